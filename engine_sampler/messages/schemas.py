@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import quoted
 from ..contract import ParameterError
-from ..grammar.errors import GrammarLimitError
+from ..grammar.derivatives.limits import ReadingMeter
+from ..grammar.derivatives.states import State, states_of
+from ..grammar.errors import GrammarError, GrammarLimitError
 from ..grammar.limits import Limits
-from ..grammar.work import counted_work, spend, spend_on_each
+from ..grammar.schema.formula import PATTERN
+from ..grammar.schema.scalars.strings import content_set
+from ..grammar.work import counted_work, kept_while_reading, spend, spend_on_each
 
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 READING = Limits(reading=100_000)
@@ -19,6 +24,13 @@ _MAX_DEPTH = 16
 """The deepest nesting of choices, parts and references of one value; what is deeper may be any value."""
 _SCHEMA, _LISTED = 4, 1 / 8
 """The steps of a schema, and of a listed value."""
+_MAX_PATTERNS = 16
+"""The most patterns for names that are followed in one reading: others match nothing, or all that is left."""
+_MAX_STATES, _PATTERN_STEPS = 64, 1_000
+"""The most states of such a pattern, and the most steps in which they are found."""
+_SIMPLE = re.compile(r"(?=.{0,64}\Z)(?:[^{\\]|\\[^pPuUxk0-9])*", re.DOTALL)
+"""A pattern of which the states are soon found."""
+_ANY_NAME: Sequence[State] = [(True, [((1 << 256) - 1, 0)])]
 _NAMES = {
     **dict.fromkeys(("integer", "int", "float"), "number"),
     "str": "string",
@@ -37,13 +49,14 @@ class SchemaView:
     strings  the strings that it lists; None if it does not list them. Empty if its values are no strings
     """
 
-    __slots__ = ("_first", "_items", "_members", "_others", "_owns_members", "strings", "types")
+    __slots__ = ("_first", "_items", "_members", "_others", "_owns_members", "_patterns", "strings", "types")
 
     def __init__(self) -> None:
         self.types = TYPES
         self.strings: frozenset[str] | None = None
         self._members: dict[str, SchemaView] = {}
         self._owns_members = False
+        self._patterns: tuple[tuple[Sequence[State], SchemaView], ...] = ()
         self._others: SchemaView | None = None
         self._first: tuple[SchemaView, ...] = ()
         self._items: SchemaView | None = None
@@ -54,8 +67,11 @@ class SchemaView:
         return self._members.keys()
 
     def member(self, name: str) -> SchemaView:
-        """The schema of a member of an object, the same one each time."""
-        return self._members.get(name) or self._others or ANYTHING
+        """The schema of a member of an object, the same one each time: the first that says a type."""
+        named = self._members.get(name)
+        if named is None or named.types == TYPES:
+            named = next((one for states, one in self._patterns if _matches(states, name)), named)
+        return named or self._others or ANYTHING
 
     def item(self, index: int) -> SchemaView:
         """The schema of an item of a list, the same one each time."""
@@ -83,6 +99,7 @@ class SchemaView:
                 self._members, self._owns_members = self._members.copy(), True
             for name, one in spend_on_each(other._members.items()):
                 self._members.setdefault(name, one)
+        self._patterns = self._patterns or other._patterns
         self._others = self._others or other._others
         self._first = self._first or other._first
         self._items = self._items or other._items
@@ -124,6 +141,13 @@ def function_views(schemas: Mapping[str, Any]) -> dict[str, SchemaView]:
         return {
             name: view_of(one, f"tools: the parameters of {quoted(name)}") for name, one in schemas.items()
         }
+
+
+class _Patterns:
+    """The number of patterns that have been followed."""
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class _Views:
@@ -192,16 +216,39 @@ class _Views:
             kinds = {type(value): value for value in listed}.values()
             strings = frozenset(value for value in listed if isinstance(value, str))
             view.narrow(frozenset(map(type_of, kinds)), strings)
-        members, others = schema.get("properties"), schema.get("additionalProperties")
+        members, patterns = schema.get("properties"), schema.get("patternProperties")
+        others = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
         first, items = schema.get("prefixItems"), schema.get("items")
         if isinstance(members, Mapping):
             view._members = {name: self._of(member, name) for name, member in spend_on_each(members.items())}
+        if isinstance(patterns, Mapping):
+            unknown = _ANY_NAME if others is False else ()  # there are no names but those
+            found = (
+                (self._states_of(one) or unknown, self._of(member))
+                for one, member in spend_on_each(patterns.items())
+            )
+            view._patterns = tuple((states, member) for states, member in found if states)
         if isinstance(others, Mapping):
             view._others = self._of(others)
         if isinstance(first, list):
             view._first = tuple(self._of(item) for item in spend_on_each(first))
         if isinstance(items, Mapping):
             view._items = self._of(items)
+
+    @staticmethod
+    def _states_of(pattern: Any) -> Sequence[State]:
+        """The states of a pattern for names; none if it has too many, or is none."""
+        followed = kept_while_reading(_Patterns)
+        is_simple = isinstance(pattern, str) and _SIMPLE.fullmatch(pattern)
+        if not is_simple or followed.count == _MAX_PATTERNS:
+            return ()
+        followed.count += 1
+        try:
+            found = states_of(content_set((PATTERN, pattern)), _MAX_STATES, ReadingMeter(_PATTERN_STEPS))
+        except GrammarError:
+            spend(0)  # the limit may be that on reading
+            return ()
+        return found or ()
 
     def _target(self, reference: Any) -> Any:
         """What a reference leads to; None for what cannot be followed."""
@@ -214,6 +261,15 @@ class _Views:
                 return None
             target = target[name]
         return target
+
+
+def _matches(states: Sequence[State], name: str) -> bool:
+    number = 0
+    for byte in name.encode("utf-8", "surrogatepass"):
+        number = next((after for mask, after in states[number][1] if mask >> byte & 1), -1)
+        if number < 0:
+            return False
+    return states[number][0]
 
 
 def _either(views: list[SchemaView]) -> SchemaView:

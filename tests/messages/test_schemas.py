@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engine_sampler import ParameterError
-from engine_sampler.grammar import tool_calls
+from engine_sampler.grammar import Grammar, tool_calls
+from engine_sampler.grammar.limits import Limits
 from engine_sampler.grammar.work import _CURRENT, counted_work
 from engine_sampler.messages import MessageParser
 from engine_sampler.messages.schemas import ANYTHING, READING, TYPES, _Views, view_of
@@ -137,3 +138,37 @@ def test_many_tools_with_small_schemas_are_read() -> None:
     for parser in (MessageParser("qwen_3_5", tools), MessageParser(structural_tag=tag, tools=tools)):
         parser.feed("<tool_call>\n<function=f899>\n<parameter=a>\n5\n</parameter>\n</function>\n</tool_call>")
         assert (parser.parts[0].name, parser.parts[0].text) == ("f899", '{"a": "5"}')
+
+
+X1 = "<tool_call>\n<function=f>\n<parameter=x1>\n5\n</parameter>\n</function>\n</tool_call>"
+INTEGER = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"patternProperties": {"^x": INTEGER}}, 5),
+        ({"patternProperties": {"^y": INTEGER}}, "5"),
+        ({"patternProperties": {"^y": INTEGER, "[0-9]$": INTEGER}, "additionalProperties": False}, 5),
+        ({"patternProperties": {"^.{1,200}$": INTEGER}, "additionalProperties": False}, 5),
+        ({"properties": {"x1": {}}, "patternProperties": {"^x": INTEGER}}, 5),
+        ({"properties": {"x1": {"type": "string"}}, "patternProperties": {"^x": {}}}, "5"),
+        ({"patternProperties": {"^y": {}}, "additionalProperties": INTEGER}, 5),
+        ({"unevaluatedProperties": INTEGER}, 5),
+        ({"allOf": [{"patternProperties": {"^x": INTEGER}}]}, 5),
+    ],
+    ids=str,
+)
+def test_members_that_patterns_describe_are_read_as_masks_admit_them(schema: Any, value: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", **schema}}}]
+    assert Grammar.from_structural_tag(tool_calls("qwen_3_5", tools, "required")).check(X1).valid
+    parser = MessageParser("qwen_3_5", tools)
+    parser.feed(X1)
+    assert parser.parts[0].value == {"x1": value}
+
+
+def test_many_patterns_for_names_and_long_ones_are_read_in_little_work() -> None:
+    patterns = [f"x{number}" for number in range(2_000)] + [f"(a.*){{{n}}}\\p{{L}}" for n in range(200)]
+    schema = {"type": "object", "patternProperties": dict.fromkeys(patterns, INTEGER)}
+    with counted_work(Limits(reading=30_000)):
+        assert view_of(schema).member("x3").types == {"number"}

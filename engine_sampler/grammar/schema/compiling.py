@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from ..errors import GrammarError, GrammarLimitError
 from ..program.expression import EPSILON, repeat
 from ..program.rules import ACCEPT, PlainEdge, Rules
-from ..work import counted_work
+from ..work import counted_work, kept_while_reading
 from .document import Document, locate
 from .emitting import Emitter, expressions_of_any_value
 from .formula import ALWAYS
 from .keywords.all_types import KEYWORDS
 from .keywords.contradictions import no_value
+from .keywords.without_effect import Told
 from .layout import (
     Punctuation,
     Spacing,
@@ -164,6 +165,7 @@ def _add(schema: Any, rules: Rules, options: SchemaOptions, marks: Punctuation) 
 
 def tell(expander: Expander, rules: Rules, options: SchemaOptions) -> None:
     """Record what the schema says without an effect, and warn of it."""
-    rules.unenforced |= expander.unenforced | dict.fromkeys(expander.without_effect.lines())
+    left_out = kept_while_reading(Told).named(expander.unenforced)
+    rules.unenforced |= dict.fromkeys([*left_out, *expander.without_effect.lines()])
     if options.unsupported != "ignore":
         expander.without_effect.warn()

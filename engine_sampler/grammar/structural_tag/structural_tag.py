@@ -17,9 +17,9 @@ from ..program.free_text import UNBOUNDED, free_text, text_bounds
 from ..program.rules import Body, Rules, alternatives, repeated, sequence
 from ..regex.pattern import pattern_expression
 from ..schema.compiling import add_schema
-from ..schema.keywords.without_effect import WithoutEffect
+from ..schema.keywords.without_effect import Told, WithoutEffect
 from ..schema.options import MAX_WHITESPACE, SchemaOptions
-from ..work import counted_work, spend, spend_on_each
+from ..work import counted_work, kept_while_reading, spend, spend_on_each
 from .document import REQUIRED, Fields, format_of, limits_named, nonempty_strings
 from .elements import STYLE_NAMES, add_arguments
 from .interruptions import Ends, InterruptedText, Interruption
@@ -164,6 +164,8 @@ class _Builder:
 
     def _schema(self, schema: Any, style: str, path: str, call: CallContext) -> int:
         """The symbol of a schema; equal schemas share one."""
+        told = kept_while_reading(Told)
+        told.schema = path
         try:
             key = (
                 style,
@@ -177,6 +179,8 @@ class _Builder:
             raise type(error)(f"{path}: {error}") from error
         except RecursionError:
             raise GrammarLimitError(f"{path}: the schema is nested too deeply") from None
+        finally:
+            told.schema = ""
         return self._schemas[key]
 
     def grammar(self, fields: Fields, ends: Ends) -> Body:

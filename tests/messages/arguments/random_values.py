@@ -56,9 +56,12 @@ def random_schema(random: Random) -> dict[str, Any]:
     """A schema of parameters."""
     names = random.sample(NAMES, random.randrange(1, 4))
     schema = {"type": "object", "properties": {name: _schema(random, 2) for name in names}, "required": names}
-    return schema | random.choice(
-        ({}, {"additionalProperties": False}, {"additionalProperties": _leaf(random)})
-    )
+    others = random.choice(({}, {"additionalProperties": False}, {"additionalProperties": _leaf(random)}))
+    if random.random() < 0.25:  # of one more name, which the schema requires without describing it
+        left = random.choice([name for name in (*NAMES, "c") if name not in names])
+        others["patternProperties"] = {f"^{left[0]}": _leaf(random)}
+        schema["required"] = [*names, left]
+    return schema | others
 
 
 def _leaf(random: Random) -> dict[str, Any]:

@@ -7,7 +7,7 @@ warned of.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
@@ -48,11 +48,16 @@ _OTHER_NAMES = {"url": "uri", "guid": "uuid"}
 """Names by which formats are asked for, but which are like none of theirs."""
 
 
-class _Lines:
-    """The number of warnings of the grammar that is being read."""
+class Told:
+    """The number of warnings of the grammar that is being read, and the schema in it that they are of, "" if
+    there is no other."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count, self.schema = 0, ""
+
+    def named(self, texts: Iterable[str]) -> list[str]:
+        """Texts about the schema, behind its name."""
+        return [f"{self.schema}: {text}" if self.schema else text for text in texts]
 
 
 class WithoutEffect:
@@ -72,11 +77,11 @@ class WithoutEffect:
     def lines(self) -> list[str]:
         """The first few, and how many more there are."""
         more = [f"{self._more} more parts of the JSON Schema have no effect"] if self._more else []
-        return [*self._texts, *more]
+        return kept_while_reading(Told).named([*self._texts, *more])
 
     def warn(self) -> None:
         """Warn of each line. Python keeps none of the texts, which clients choose."""
-        told = kept_while_reading(_Lines)
+        told = kept_while_reading(Told)
         for text in self.lines():
             told.count += 1
             if told.count <= _MOST_LINES:

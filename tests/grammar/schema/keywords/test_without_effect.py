@@ -106,7 +106,8 @@ def test_what_a_tools_schema_says_without_an_effect_is_listed(family: str) -> No
     tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
     with pytest.warns(UserWarning, match="format 'url' is not enforced"):
         grammar = Grammar.from_structural_tag(tool_calls(family, tools, "required"))
-    assert grammar.unenforced == ("format 'url' is not enforced: is uri meant?",)
+    told = "tools: the parameters of 'f': format 'url' is not enforced: is uri meant?"
+    assert grammar.unenforced == (told,)
 
 
 def test_a_scheduler_refuses_what_is_no_schema_and_lists_what_is_not_enforced() -> None:
