@@ -12,7 +12,7 @@ import pytest
 from engine_sampler import arithmetic as a
 from engine_sampler.base.packaged import header_text
 
-from .building import compiler
+from ..native.building import compiler
 
 HEADER = "engine_sampler_numbers.h"
 SOURCE = """
