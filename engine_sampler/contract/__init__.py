@@ -1,5 +1,6 @@
 """What plugins import: the classes that they subclass, `Sampler`, `Truncation`, `Selector`,
-`StoppingCriteria`, `TextCriteria`, `Backend` and `ConstraintReader`, and `hookimpl`, which registers them.
+`StoppingCriteria`, `TextCriteria`, `Backend`,
+`BytewiseLanguage` and `ConstraintReader`, and `hookimpl`, which registers them.
 
 This package imports only the arithmetic and the tokenizer below it, so a plugin can be read, typed and tested
 against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by choosing one
@@ -8,6 +9,7 @@ token per row; a stopping criterion ends a request; a backend runs whole chains.
 
 from ..base.errors import BackendError, ParameterError
 from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
+from .bytewise import BytewiseLanguage
 from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
@@ -48,6 +50,7 @@ __all__ = [
     "BackendError",
     "Batch",
     "BoundedMatcher",
+    "BytewiseLanguage",
     "Chain",
     "Compiled",
     "ConstraintError",

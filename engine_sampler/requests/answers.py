@@ -18,14 +18,14 @@ class AnswerReader(RequestPart):
     """The part of a request that reads its output. It is brought up to that by each step, however the tokens
     have come."""
 
-    __slots__ = ("_parser",)
+    __slots__ = ("parser",)
 
     def __init__(self, parser: AnswerParser) -> None:
-        self._parser = parser
+        self.parser = parser
 
     def __len__(self) -> int:
         """How many tokens of the output have been read."""
-        return len(self._parser)
+        return len(self.parser)
 
     def __bool__(self) -> bool:
         return True
@@ -35,7 +35,7 @@ class AnswerReader(RequestPart):
 
         shared  what bounds the work of all parsers that finish in a step, by their class
         """
-        parser = self._parser
+        parser = self.parser
         if parser.is_finished:
             return []
         tokens = request.history.output_token_ids[len(parser) :].tolist()
@@ -48,11 +48,11 @@ class AnswerReader(RequestPart):
         return parser.feed(tokens) + parser.finish(steps=shared[type(parser)])
 
     def rollback(self, length: int) -> None:
-        if len(self) > length or self._parser.is_finished:
-            self._parser.rollback(max(len(self) - length, 0))
+        if len(self) > length or self.parser.is_finished:
+            self.parser.rollback(max(len(self) - length, 0))
 
     def fork(self) -> AnswerReader:
-        return AnswerReader(self._parser.fork())
+        return AnswerReader(self.parser.fork())
 
 
 def read_answers(requests: Mapping[int, Request]) -> dict[int, list[Any]]:

@@ -153,6 +153,7 @@ class Request(RequestEnd):
             phase_tokens=self.phases.told(len(history)),
             unenforced=[] if self.constraint is None else self.constraint.unenforced,
             captures=self._captures(),
+            parser=None if self.answer is None else self.answer.parser,
         )
 
     def _captures(self) -> NoCaptures | CapturedTokens:

@@ -208,7 +208,7 @@ class Scheduler(Movable):
         parser: AnswerParser | None = None,
     ) -> list[RequestId]:
         """Add `best_of` (default `n`) siblings of one prompt; returns their ids. `parser` and copies of it
-        read their answers, as in `add`.
+        read their answers, as in `add`; `Record.parser` is each one's.
 
         Sibling 0 has the request's seed, sibling i its Philox child. The engine may give the same
         row of logits for all of them in the first step. `best` ranks them when they are done.

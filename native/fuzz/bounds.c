@@ -1,6 +1,6 @@
 /* Bounds of weights, and what the kernels decide by them: compared with the weights themselves by hooks that the
  * kernels call when they are compiled for the fuzzer (ES_FUZZ_CHANGES). */
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 #include "world.h"
 
 extern void (*es_on_bound)(const char *what, int64_t least, int64_t exact, int64_t most);

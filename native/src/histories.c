@@ -1,7 +1,7 @@
 /* Drawn tokens join the histories, and the numbers that draw them (engine_sampler_histories.h). */
 #include "engine_sampler_histories.h"
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 
 int64_t es_histories_append(const es_histories *histories, int64_t n, const int64_t *slots,
                             const int64_t *tokens, const double *notes, uint8_t *due) {

@@ -10,10 +10,10 @@ import pytest
 import typed_expressions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typed_expressions import TypedExpressions, TypedMatcher
+from typed_expressions import TypedExpressions
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
-from engine_sampler.contract import allocate_bitmask
+from engine_sampler.contract import Matcher, allocate_bitmask
 from engine_sampler.testing import GrammarContract, registered
 
 PIECES = [
@@ -38,7 +38,7 @@ VOCAB = len(TOKENIZER)
 COMPILED = TypedExpressions().compile(TOKENIZER)
 
 
-def mask(matcher: TypedMatcher) -> set[int]:
+def mask(matcher: Matcher) -> set[int]:
     """The tokens that may follow."""
     bitmask = allocate_bitmask(2, VOCAB)
     matcher.fill_bitmask(bitmask, 1)
@@ -47,7 +47,7 @@ def mask(matcher: TypedMatcher) -> set[int]:
     return set(np.flatnonzero(bits).tolist())
 
 
-def matcher_after(text: str) -> TypedMatcher:
+def matcher_after(text: str) -> Matcher:
     """A matcher after a text."""
     matcher = COMPILED.matcher()
     assert not text or matcher.accept_bytes(text.encode()), text
@@ -227,7 +227,7 @@ ENDINGS += [b" ", *(bytes((letter,)) for letter in b"xytnflesruoihab")]
 """Pieces that bring a program nearer to its end, the best first."""
 
 
-def completion(matcher: TypedMatcher) -> bytes:
+def completion(matcher: Matcher) -> bytes:
     """A text that completes a program."""
     text = b" "
     matcher = matcher.fork()

@@ -77,7 +77,8 @@ def test_a_new_library_compiles_and_keeps_its_promises(
 ) -> None:
     folder = written("library", "new_library", tmp_path / "plugin")
     source = folder / "engine_sampler_new_library" / "new_library.c"
-    (tmp_path / "engine_sampler.h").write_text(header_text("engine_sampler.h"), "utf-8")
+    for header in ("engine_sampler.h", "engine_sampler_numbers.h"):
+        (tmp_path / header).write_text(header_text(header), "utf-8")
     compile_c(source, source.with_suffix(".so"), f"-I{tmp_path}", "-shared", "-fPIC", "-fvisibility=hidden")
     plugin = imported(monkeypatch, folder, "engine_sampler_new_library")
     monkeypatch.setattr(plugin, "LIBRARY", source.with_suffix(".so"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, RequestError, SamplingParams, Scheduler, Tokenizer
-from engine_sampler.messages import Event, MessageParser
+from engine_sampler.messages import Event, MessageParser, chat_message
 
 from ..interruptions.injecting import Injection, count_of
 
@@ -129,6 +129,31 @@ def test_a_parser_that_cannot_be_copied_adds_no_siblings_and_no_child() -> None:
     with pytest.raises(RequestError, match="the parser failed"):
         scheduler.add_group(SamplingParams(n=2), [1], parser=parser_of(Breaks, broken=("fork",)))
     assert scheduler.request_ids == ["one"]
+
+
+def test_the_parser_of_every_sibling_and_child_is_in_its_record() -> None:
+    parser = MessageParser("hermes", tokenizer=TOKENIZER)
+    scheduler = Scheduler(VOCAB, TOKENIZER)
+    params = SamplingParams(n=3, seed=1, max_tokens=6, ignore_eos=True)
+    ids = scheduler.add_group(params, [1], parser=parser)
+    assert scheduler.record(ids[0]).parser is parser
+    step(scheduler)
+    ids.append(scheduler.fork(ids[1]))
+    number = 0
+    while scheduler.request_ids:
+        number += 1
+        rows = np.random.default_rng(number).normal(0, 1, (len(scheduler.request_ids), VOCAB))
+        scheduler.step(rows.astype(np.float32))
+    records = [scheduler.remove(request_id) for request_id in ids]
+    parsers = {id(record.parser): record.parser for record in records}
+    assert len(parsers) == 4
+    for record in records:
+        assert record.parser.is_finished
+        assert chat_message(record.parser)["content"] == record.text
+        assert record.parser.thinking_tokens == 0
+    assert len({record.text for record in records}) > 1
+    scheduler.add(SamplingParams(), [1], request_id="unread")
+    assert scheduler.record("unread").parser is None
 
 
 def test_a_later_request_of_an_id_does_not_inherit_the_parser() -> None:

@@ -55,7 +55,7 @@ GIVEN = {
 }
 """What plugins are given, return or raise; `Stateful` is a part of the others."""
 
-UNTRIED = {"AnswerParser", "Compiled", "ConstraintReader"}
+UNTRIED = {"AnswerParser", "BytewiseLanguage", "Compiled", "ConstraintReader"}
 """What readers of constraints subclass: no kit knows which constraints a reader takes; that of matchers tries
 what they make."""
 

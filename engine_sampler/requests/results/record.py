@@ -97,6 +97,8 @@ class Record:
                         (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in their bytes
                         without special tokens. {} for a grammar without; None where finding them takes too
                         many steps. They are found when this is first read.
+    parser              what reads its answer: the argument `parser` itself, or the copy of it that reads the
+                        answer of a sibling or a fork. It reads on while the request lives. None without one.
     """
 
     request_id: RequestId
@@ -113,3 +115,4 @@ class Record:
     phase_tokens: dict[str, int] | None = field(default=None)
     unenforced: list[str] = field(default_factory=list)
     captures: MadeWhenRead[Any] = MadeWhenRead(NoCaptures())
+    parser: Any = field(default=None, repr=False, compare=False)

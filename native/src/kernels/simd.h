@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 
 #define ES_INLINE static inline __attribute__((always_inline, unused))
 

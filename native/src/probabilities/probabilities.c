@@ -5,7 +5,7 @@
  * are taken modulo BINS. */
 #include "probabilities.h"
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The operator of engine_sampler_topk_topp.h: checks, tables and numbers around the draws of probabilities.c. */
 #include "engine_sampler_topk_topp.h"
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 #include "probabilities.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 
 /* With more new tokens than this, a table is rebuilt, in time linear in the tokens. */
 #define FEW 32

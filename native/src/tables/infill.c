@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbers.h"
+#include "engine_sampler_numbers.h"
 
 /* A token that has text, and where its bytes are. */
 typedef struct es_piece {

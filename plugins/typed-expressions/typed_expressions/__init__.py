@@ -8,9 +8,9 @@ from typing import Any
 from engine_sampler.contract import hookimpl
 
 from .checker import Checker
-from .matcher import TypedExpressions, TypedMatcher
+from .language import TypedExpressions
 
-__all__ = ["Checker", "TypedExpressions", "TypedMatcher"]
+__all__ = ["Checker", "TypedExpressions"]
 
 
 @hookimpl

@@ -1,5 +1,6 @@
-/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic. Compiled without
- * contraction (-ffp-contract=off): every operation rounds once, as written. */
+/* Scalars of the arithmetic contract: the same bits as engine_sampler.arithmetic. Needs no library and no
+ * other header of engine_sampler; for authors of exact kernels. Compile without contraction
+ * (-ffp-contract=off): every operation rounds once, as written. */
 #pragma once
 
 #include <float.h>
