@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import grammar_engine, parameters, parts, releases
+from . import command_line, grammar_engine, parameters, parts, releases
 from .docstrings import outline
 from .pictures import bars, exactness, speed, timelines
 from .reference import Reference
@@ -31,6 +31,7 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
+        "commands": command_line.sections,
         "releases": releases.releases_table,
         **grammar_engine.SECTIONS,
     }
