@@ -378,7 +378,7 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
     token = "also say what became of this token, by its id or its text: which step removed it; repeatable"
-    parser.add_argument("--token", action="append", default=[], metavar="ID", help=token)
+    parser.add_argument("--token", type=utf8_text, action="append", default=[], metavar="ID", help=token)
     parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
     add_parameter_options(parser)
 

@@ -12,7 +12,7 @@ from docs.generate.releases import ROOT, Release, releases, releases_text
 SOURCES = [path for folder in ("engine_sampler", "plugins", "docs") for path in (ROOT / folder).rglob("*.py")]
 PAGES = [
     path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").rglob("*.md"))
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), **[path for folder in ("plugins", "engine_sampler") for path in (ROOT / folder).rglob("*.md")])
     if path.name != "CHANGELOG.md"
 ]
 
