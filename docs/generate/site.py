@@ -9,7 +9,7 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Catalogue, Registry
 
-from . import excerpts, grammar_engine, parameters, parts, recipes, releases
+from . import command_line, excerpts, grammar_engine, parameters, parts, recipes, releases
 from .copies import copies
 from .docstrings import outline
 from .limits import limit_tables
@@ -39,6 +39,7 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
+        "commands": command_line.sections,
         "releases": releases.releases_table,
         "recipes": recipes.recipe_list,
         **grammar_engine.SECTIONS,

@@ -18,8 +18,9 @@ import numpy as np
 from .. import __version__
 from ..backends.library import LibraryError
 from ..base.errors import TokenizerMissing
-from ..explain import trace
-from ..explain.labels import shortened
+from ..explain import plot, trace, why_not
+from ..explain.labels import shortened, token_text
+from ..for_bridges import to_numpy
 from ..for_bridges.peers import PeerError, installed_release
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
@@ -28,6 +29,7 @@ from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
+from .rows import read_row, token_id_of
 from .sections import sections
 from .serve.command import run_serve, serve_options
 
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     logger.addHandler(logging.NullHandler())  # `plugins` lists what failed
     try:
-        parsed, unknown = _parser().parse_known_args(arguments)
+        parsed, unknown = parser().parse_known_args(arguments)
         if unknown:
             _refuse(unknown[0], parsed)
         _report_missing_plugins(parsed)
@@ -184,11 +186,12 @@ def run_explain(arguments: argparse.Namespace) -> None:
     """Show what each step of the chain does to one row of logits."""
     params = parameters_of(arguments)
     row, title, context = _row_to_explain(arguments)
+    tokenizer = context.get("tokenizer")
+    token_ids = [token_id_of(text, tokenizer) for text in arguments.token]
     steps = trace(row, params, top=arguments.top, backend=arguments.backend, **context)
+    fates = [f"{token_text(tokenizer, token_id)}: {why_not(steps, token_id)}" for token_id in token_ids]
     if arguments.plot:
-        from ..explain.plots import draw
-
-        draw(steps, arguments.plot, title=title, top=arguments.top)
+        plot(steps, arguments.plot, title=title, top=arguments.top)
     try:
         from ..explain.terminal import explanation, make_console
     except ImportError as error:
@@ -197,6 +200,9 @@ def run_explain(arguments: argparse.Namespace) -> None:
         console = make_console()
         console.print(title, style="bold")
         console.print(*explanation(steps, arguments.top, console.width))
+    print(*fates, sep="\n", end="\n" * bool(fates))
+    if arguments.plot:
+        print(f"the picture is in {arguments.plot}", file=sys.stderr)
 
 
 def run_check(arguments: argparse.Namespace) -> bool:
@@ -254,15 +260,18 @@ def _print_plain(error: ImportError, lines_of: Callable[[Any], Iterable[str]]) -
 
 def _session(arguments: argparse.Namespace, requests: int) -> Session:
     """A session of the engine that `generate` runs, with capacity for `requests` requests."""
-    if arguments.engine not in ENGINES:
+    engine = arguments.engine
+    if engine is None and arguments.model is not None:
+        engine = "transformers" if Path(arguments.model).is_dir() else "llama.cpp"
+    if engine not in ENGINES:
         if arguments.model is not None:
             raise ValueError(f"--model is not allowed with --engine embedded: one of {', '.join(ENGINES)}")
         return _embedded(arguments)
     if arguments.model is None:
-        raise ValueError(f"--engine {arguments.engine} needs a model: --model PATH")
+        raise ValueError(f"--engine {engine} needs a model: --model PATH")
     if arguments.corpus is not None:
-        raise ValueError(f"--corpus is not allowed with --engine {arguments.engine}: it is for embedded")
-    module = importlib.import_module(ENGINES[arguments.engine])
+        raise ValueError(f"--corpus is not allowed with --engine {engine}: it is for embedded")
+    module = importlib.import_module(ENGINES[engine])
     session: Session = module.Session(arguments.model, arguments.backend, max_requests=requests)
     return session
 
@@ -276,29 +285,19 @@ def _embedded(arguments: argparse.Namespace) -> DemoSession:
 def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dict[str, Any]]:
     """Logits, a title for them, and further keywords for `trace`."""
     if arguments.logits is not None:
-        return _read_row(arguments.logits), Path(arguments.logits).name, {}
-    from ..demo.engine import Engine
-
-    engine = Engine.load(arguments.corpus)
-    token_ids = engine.tokenizer.encode(arguments.prompt)
-    context = {"prompt_token_ids": token_ids, "tokenizer": engine.tokenizer}
-    return engine.model.logits([token_ids])[0], f"“{shortened(arguments.prompt, 60)}”", context
-
-
-def _read_row(path: str) -> np.ndarray:
-    """One row of logits from a .npy file, [vocab] or [1, vocab]."""
-    row: Any = None
-    try:
-        with open(path, "rb") as file:
-            row = np.load(file, allow_pickle=False)
-    except OSError:
-        raise
-    except Exception:  # the parser of NumPy's headers raises whatever a crafted file leads to
-        logger.debug("%s cannot be read", path, exc_info=True)
-    is_row = isinstance(row, np.ndarray) and row.ndim > 0 and row.size == row.shape[-1] > 0
-    if not is_row or not np.issubdtype(row.dtype, np.floating):
-        raise ValueError(f"{path} is not a row of logits: floats of shape [vocab] or [1, vocab]")
-    return row.reshape(-1).astype(np.float32, copy=False)
+        if (arguments.engine, arguments.model) != (None, None):
+            raise ValueError("--engine and --model are not allowed with --logits: they are for --prompt")
+        return read_row(arguments.logits), Path(arguments.logits).name, {}
+    session = _session(arguments, 1)
+    token_ids = session.encode(arguments.prompt)
+    vocabulary = session.scheduler.vocabulary
+    row = to_numpy(session.forward({"explained": token_ids}))[0, : vocabulary.size]
+    context = {
+        "prompt_token_ids": token_ids,
+        "tokenizer": vocabulary.tokenizer,
+        "eos_token_ids": vocabulary.eos_token_ids,
+    }
+    return row.astype(np.float32, copy=False), f"“{shortened(arguments.prompt, 60)}”", context
 
 
 # --- the command line ----------------------------------------------------------------------------
@@ -311,10 +310,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="engine-sampler", description="Logits in, tokens out, for many requests at once.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    whole = _Parser(prog="engine-sampler", description="Logits in, tokens out, for many requests at once.")
+    whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    whole.set_defaults(run=lambda _: whole.print_help())
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND")
     for name, run, add_options in (
         ("demo", run_demo, _demo_options),
         ("generate", run_generate, _generate_options),
@@ -329,12 +330,19 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
         command.set_defaults(run=run)
         add_options(command)
-    return parser
+    return whole
 
 
 def _engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", metavar="FILE", help="text to train on (default: Python's own docs)")
     parser.add_argument("--backend", default="auto", metavar="NAME", help="sampling backend (default: auto)")
+
+
+def _model_options(parser: argparse.ArgumentParser) -> None:
+    engines = ("embedded", *ENGINES)
+    source = "source of the logits (default: that of --model, or embedded)"
+    parser.add_argument("--engine", choices=engines, help=source)
+    parser.add_argument("--model", metavar="PATH", help="a directory for transformers, a file for llama.cpp")
 
 
 def _demo_options(parser: argparse.ArgumentParser) -> None:
@@ -353,9 +361,7 @@ def _demo_options(parser: argparse.ArgumentParser) -> None:
 def _generate_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s --prompt TEXT [option ...]"
     parser.add_argument("--prompt", type=utf8_text, required=True, metavar="TEXT", help="text to continue")
-    engines = ("embedded", *ENGINES)
-    parser.add_argument("--engine", choices=engines, default="embedded", help="source of the logits")
-    parser.add_argument("--model", metavar="PATH", help="a directory for transformers, a file for llama.cpp")
+    _model_options(parser)
     _engine_options(parser)
     add_parameter_options(parser)
 
@@ -370,8 +376,11 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", type=utf8_text, metavar="TEXT", help="explain the token after this text")
     source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
+    _model_options(parser)
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
+    token = "also say what became of this token, by its id or its text: which step removed it; repeatable"
+    parser.add_argument("--token", type=utf8_text, action="append", default=[], metavar="ID", help=token)
     parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
     add_parameter_options(parser)
 

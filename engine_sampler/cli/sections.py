@@ -19,7 +19,7 @@ class Section(NamedTuple):
 
     title: str
     headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def sections(inventory: Inventory, details: bool = False) -> Iterator[Section]:

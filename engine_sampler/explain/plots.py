@@ -51,20 +51,18 @@ BAR_SHARE = 0.72
 """The longest bar's share of a panel's width; the rest is for its number."""
 
 
-def draw(steps: Sequence[TraceStep], path: str | Path, *, title: str, top: int = 12) -> None:
-    """Draw the steps of a `trace` to the file at `path`, PNG or SVG by its suffix.
-
-    top  how many tokens are followed; all others share one row.
-
-    Raises ValueError for another suffix, OSError if the file cannot be written.
-    """
+def draw(steps: Sequence[TraceStep], path: str | Path, *, title: str, top: int = 12) -> Figure:
+    """The same as `picture`, written to the file at `path`, PNG or SVG by its suffix. Raises ValueError for
+    another suffix, OSError if the file cannot be written."""
     if Path(path).suffix.lower() not in FORMATS:
         raise ValueError(f"{path} is not allowed: a name that ends in {' or '.join(FORMATS)}")
-    picture(steps, title=title, top=top).savefig(path, dpi=150, facecolor=PAPER)
+    figure = picture(steps, title=title, top=top)
+    figure.savefig(path, dpi=150, facecolor=PAPER)
+    return figure
 
 
 def picture(steps: Sequence[TraceStep], *, title: str, top: int = 12) -> Figure:
-    """The same as a matplotlib figure."""
+    """The steps of a `trace` as a figure; `top` tokens are followed, all others share one row."""
     scene = _Scene(steps, notable_tokens(steps, top))
     columns = _columns(len(steps))
     lines = -(-len(steps) // columns)
@@ -100,7 +98,7 @@ class _Scene:
     def labels(self) -> list[str]:
         texts = {token.token_id: token.text for step in self.steps for token in step.top}
         followed = [shortened(_drawable(texts[t]), LABEL_LENGTH) for t in self.token_ids]
-        others = len(self.steps[0].probabilities) - len(followed)
+        others = self.steps[0].candidates - len(followed)
         return [*followed, f"{others:,} others"]
 
     @property

@@ -102,13 +102,26 @@ def test_generate_accepts_every_parameter_with_a_transformers_model(model):
     assert "stop (end of text)" in done.stderr
 
 
+def test_the_engine_of_a_directory_is_transformers(model):
+    options = ("--max-tokens", "6", "--seed", "3", "--ignore-eos")
+    done = run("generate", "--model", model, "--prompt", "hello", *options)
+    assert done.stdout == generate_with(model, *options).stdout
+
+
+def test_explain_shows_a_row_of_a_transformers_model(model):
+    done = run("explain", "--model", model, "--prompt", "hello", "--top-k", "5", "--token", "0")
+    assert done.returncode == 0
+    assert "“hello”" in done.stdout
+    assert re.search(r": (removed by step 1, top_k 5: it had|left until|chosen|the row has)", done.stdout)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--engine", "transformers"), "--engine transformers needs a model: --model PATH"),
         (("--engine", "llama.cpp"), "--engine llama.cpp needs a model: --model PATH"),
         (
-            ("--model", "here"),
+            ("--engine", "embedded", "--model", "here"),
             "--model is not allowed with --engine embedded: one of transformers, llama.cpp",
         ),
         (("--engine", "llama.cpp", "--model", "m", "--corpus", "c"), "--corpus is not allowed with"),

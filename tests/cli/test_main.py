@@ -44,11 +44,21 @@ def test_explain_shows_every_step_for_a_prompt(corpus):
     assert "␣sat" in done.stdout
 
 
+def test_explain_says_what_became_of_a_token(corpus):
+    needs_extra()
+    options = ("--prompt", "The cat", "--corpus", corpus, "--top-k", "2", "--seed", "1")
+    done = run("explain", *options, "--token", " sat", "--token", "5")
+    assert done.returncode == 0
+    first, second = done.stdout.splitlines()[-2:]
+    assert first.startswith("␣sat: ")
+    assert ": removed by step 1, top_k 2: it had " in second
+
+
 def test_explain_draws_png_and_svg(row, tmp_path):
     needs_extra()
     for name in ("picture.png", "picture.svg"):
         done = run("explain", "--logits", row, "--min-p", "0.1", "--plot", tmp_path / name)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr) == (0, f"the picture is in {tmp_path / name}\n")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert ET.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
 
@@ -166,7 +176,6 @@ def _read(terminal: int) -> bytes:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
         (["sing"], "invalid choice: 'sing'"),
         (["generate"], "the following arguments are required: --prompt"),
         (["generate", "--prompt", "x", "--top-p", "2"], "top_p=2 is not allowed: "),
@@ -184,6 +193,9 @@ def _read(terminal: int) -> bytes:
         (["explain"], "one of the arguments --prompt --logits is required"),
         (["explain", "--logits", "no-such-file.npy"], "no-such-file.npy"),
         (["explain", "--logits", __file__], "test_main.py"),
+        (["explain", "--logits", __file__, "--model", "x"], "--engine and --model are not allowed with"),
+        (["explain", "--prompt", "x", "--corpus", __file__, "--token", "no such"], "the text of one token"),
+        (["explain", "--prompt", "x", "--corpus", __file__, "--token", "99999"], "token_id=99999 is not"),
         (["explain", "--prompt", "x", "--corpus", __file__, "--plot", "x.gif"], "x.gif is not allowed"),
         (["demo", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
         (["demo", "--top-k", "3"], "unexpected argument '--top-k'"),
@@ -195,6 +207,13 @@ def test_an_error_that_the_user_can_fix_is_reported_in_one_line(arguments, messa
     done = run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
+
+
+def test_the_command_alone_prints_its_commands():
+    done = run()
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in ("demo", "generate", "plugins", "explain", "new", "check", "grammar", "bench"):
+        assert f"\n    {name} " in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["sing"], ["generate", "--prompt", "x", "--topk", "2"]])

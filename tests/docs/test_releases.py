@@ -9,10 +9,11 @@ import pytest
 
 from docs.generate.releases import ROOT, Release, releases, releases_text
 
-SOURCES = [path for folder in ("engine_sampler", "plugins", "docs") for path in (ROOT / folder).rglob("*.py")]
+FOLDERS = ("engine_sampler", "plugins", "docs")
+SOURCES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 PAGES = [
     path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").rglob("*.md"))
+    for path in (*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md*")))
     if path.name != "CHANGELOG.md"
 ]
 

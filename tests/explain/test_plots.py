@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.text import Text
 
-from engine_sampler.explain import trace
+from engine_sampler.explain import plot, trace
 from engine_sampler.explain.plots import draw, picture
 from engine_sampler.params import SamplingParams
 from engine_sampler.tokenizer import Tokenizer
@@ -101,3 +101,17 @@ def test_panels_fill_lines_with_few_gaps(steps, panels_in_a_line):
     panels = [axes for axes in figure.axes if axes.lines]
     assert len(panels) == steps
     assert len({round(axes.get_position().x0, 6) for axes in panels}) == panels_in_a_line
+
+
+def test_a_plot_is_a_figure_and_may_be_a_file(tmp_path):
+    steps = trace(ROW, PARAMS)
+    assert plot(steps, title="a title").findobj(Text)
+    assert plot(steps, tmp_path / "picture.svg").findobj(Text)
+    assert (tmp_path / "picture.svg").exists()
+
+
+def test_the_others_and_the_followed_are_all_that_are_left():
+    row = np.append(ROW, -np.inf).astype(np.float32)
+    written = texts(trace(row, PARAMS), top=3)
+    assert "8 left · " in " ".join(written)
+    assert "5 others" in written

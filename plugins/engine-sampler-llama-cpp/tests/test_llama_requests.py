@@ -21,6 +21,7 @@ from engine_sampler_llama_cpp.requests import (
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler, Tokenizer
 from engine_sampler.grammar import Grammar, tool_calls
+from engine_sampler.messages import error_body
 from engine_sampler.params import build_chain
 
 DEFAULTS: dict[str, Any] = {
@@ -442,3 +443,25 @@ def test_biases_outside_the_vocabulary_are_left_out() -> None:
 def test_probabilities_become_logprobs(body: dict[str, Any], count: int | None, mode: str) -> None:
     params = from_request(body)
     assert (params.logprobs, params.logprobs_mode) == (count, mode)
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"json_schema": {"type": "float"}}, "json_schema"),
+        ({"grammar": "root ::= ("}, "grammar"),
+        ({"response_format": {"type": "json_object", "schema": {"type": "float"}}}, "response_format.schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "float"}}}},
+            "response_format.json_schema.schema",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_constraint_is_named_by_its_place_in_the_body(body: dict[str, Any], place: str) -> None:
+    tokenizer = Tokenizer([bytes([i]) for i in range(128)], eos_token_ids=[0])
+    with pytest.raises(ParameterError) as refused:
+        Scheduler(len(tokenizer), tokenizer).add(from_request(body, tokenizer), [1])
+    error = error_body(refused.value, body)["error"]
+    assert error["param"] == place
+    assert error["message"].startswith(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,18 @@ def test_wrong_custom_params_are_refused_when_the_request_arrives(
         request.verify(VOCAB)
     registered.unregister()
     request.verify(VOCAB)
+
+
+def test_an_older_release_is_refused_by_name(registered: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That keeps the names of backends elsewhere, as 0.5.18 does."""
+    registered.unregister()
+    monkeypatch.delitem(sys.modules, "engine_sampler_sglang.places")
+    monkeypatch.setitem(sys.modules, "sglang.srt.arg_groups.choices", None)
+    monkeypatch.delattr(sys.modules["sglang.srt.arg_groups"], "choices")
+    refused = "engine-sampler-sglang cannot be used beside SGLang.*choices"
+    with pytest.raises(PeerError, match=refused):
+        registered.register()
+    monkeypatch.undo()
 
 
 @pytest.mark.parametrize(

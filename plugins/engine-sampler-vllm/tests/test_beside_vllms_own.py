@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -230,6 +232,22 @@ def test_the_environment_switches_it_on(
 def test_an_unknown_part_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="ENGINE_SAMPLER_VLLM='logits' is not allowed"):
         engine_sampler_vllm.switch_on("logits")
+
+
+def test_an_older_release_is_refused_by_name_and_stays_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That lacks the interface of processors of the V2 runner, as 0.28 and 0.30 do."""
+    lost = "vllm.v1.worker.gpu.sample.logits_processor"
+    for name in [*sys.modules]:
+        if name.startswith((lost, "engine_sampler_vllm.v2")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, lost, None)
+    with pytest.raises(
+        PeerError, match=rf"engine-sampler-vllm cannot be used beside vLLM.*{re.escape(lost)}"
+    ):
+        engine_sampler_vllm.switch_on("grammars", "sampler")
+    from vllm.v1 import structured_output
+
+    assert not PLACES.is_replaced(structured_output, "GuidanceBackend")
 
 
 @pytest.mark.parametrize("name", ["Sampler", "RejectionSampler", "build_logitsprocs", "SamplingMetadata"])
