@@ -24,6 +24,8 @@ SURFACE = (
 FOR_TESTS = (*SURFACE, "engine_sampler.testing")
 """docs/plugins.md says so."""
 
+SERVERS = {f"engine_sampler.cli.serve.{name}" for name in ("command", "engine", "replies")}
+
 FURTHER = {
     "engine-sampler-llama-cpp/tests/test_llama_grammars.py": {
         "engine_sampler.grammar.lark.gbnf",
@@ -35,6 +37,8 @@ FURTHER = {
         "engine_sampler.grammar",
         "engine_sampler.params",
     },
+    "engine-sampler-llama-cpp/tests/test_llama_serve.py": SERVERS,
+    "engine-sampler-transformers/tests/test_transformers_serve.py": SERVERS,
     "engine-sampler-vllm/tests/test_vllm_processor.py": {
         "engine_sampler.registry",
     },

@@ -71,6 +71,8 @@ class ServingEngine:
         self._contexts: dict[int, list[int]] = {}
         self._receivers: dict[int, tuple[Deliver, int]] = {}
         self._cancelled: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._membership = threading.Lock()
+        """Held where requests join, so that none joins an engine that has stopped."""
         self._work = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -93,11 +95,12 @@ class ServingEngine:
         and BusyError.
         """
         n = params.n
-        if self.is_stopped or len(self._receivers) + n * len(prompts) > self.max_live:
-            raise BusyError("the engine has stopped" if self.is_stopped else "the engine is busy")
-        ids = list(itertools.islice(self._numbers, n * len(prompts)))
-        for number, i in enumerate(ids):
-            self._contexts[i], self._receivers[i] = list(prompts[number // n]), (deliver, number)
+        with self._membership:
+            if self.is_stopped or len(self._receivers) + n * len(prompts) > self.max_live:
+                raise BusyError("the engine has stopped" if self.is_stopped else "the engine is busy")
+            ids = list(itertools.islice(self._numbers, n * len(prompts)))
+            for number, i in enumerate(ids):
+                self._contexts[i], self._receivers[i] = list(prompts[number // n]), (deliver, number)
         added = 0
         try:
             for prompt in prompts:
@@ -105,7 +108,8 @@ class ServingEngine:
                 added += n
         except BaseException:
             for i in ids[added:]:
-                del self._contexts[i], self._receivers[i]
+                self._contexts.pop(i, None)
+                self._receivers.pop(i, None)
             self.cancel(ids[:added])
             raise
         self._work.set()
@@ -125,8 +129,9 @@ class ServingEngine:
                 while not self.is_stopped:
                     self._turn(device)
         finally:
-            self.is_stopped = True
-            for i in list(self._receivers):
+            with self._membership:
+                self.is_stopped, left = True, list(self._receivers)
+            for i in left:
                 with suppress(Exception):  # of a model that has failed before
                     self._end(i, "error", "the engine has stopped")
 
