@@ -301,12 +301,19 @@ class Following(MessagePlace):
             if not name:
                 return self._break(at, "a call has no name")
         self._complete(name, call_id)
+        self._end_segment("call")
         if end == FAILED:
             self._deviate(at, "a call does not end after its arguments")
-            end = _SCRAPS.match(text, at).end()  # type: ignore[union-attr]
+            self.mode = "scraps"
+            return at
         self.mode = "section" if self.in_section else "free"
-        self._end_segment("call")
         return end
+
+    def _scraps(self, text: str, at: int) -> int:
+        at = _SCRAPS.match(text, at).end()  # type: ignore[union-attr]
+        if at < len(text):
+            self.mode = "section" if self.in_section else "free"
+        return at
 
     def _known_name(self, name: str) -> str:
         """The name of a call that did not come before its arguments."""
@@ -415,5 +422,6 @@ _READ: dict[str, Callable[[Following, str, int], int]] = {
     "thoughts": Following._thoughts,
     "arguments": Following._arguments,
     "end": Following._end,
+    "scraps": Following._scraps,
     "section": Following._section,
 }

@@ -43,7 +43,8 @@ class MessagePlace:
     """Where a text is: a value, which does not change.
 
     mode        free (text), malformed (text that is no content), inside (the beginning of thoughts),
-                thoughts, section (between its calls), arguments, end (of a call), or stopped (nothing counts)
+                thoughts, section (between its calls), arguments, end (of a call), scraps (of an end that is
+                none), or stopped (nothing counts)
     pending     text that might be the beginning of something, and is not certain yet: at most as long as a
                 beginning may be
     space       white space that is content if other content follows it

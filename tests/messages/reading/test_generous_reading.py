@@ -159,6 +159,15 @@ def test_there_may_be_any_white_space_before_an_end(family: str, size: int) -> N
     assert read(family, ENDS[family] % (" " * size)) == [F]
 
 
+def test_what_is_left_of_an_end_is_left_out_however_it_is_cut() -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}]}\n`</tool_call>'
+    assert read("hermes", call + "Hi") == [F, ("content", "Hi")]
+    assert read("seed_oss", f"<seed:tool_call>\n{XML.replace('</function>', ']')} \nHi") == [
+        F,
+        ("content", "Hi"),
+    ]
+
+
 @pytest.mark.parametrize("family", ["qwen_3_coder", "qwen_3"])
 def test_there_may_be_much_white_space_within_an_end(family: str) -> None:
     call = XML if family == "qwen_3_coder" else '{"name": "f", "arguments": {"a": 1}}'
