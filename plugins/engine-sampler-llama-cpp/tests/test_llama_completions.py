@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engine_sampler_llama_cpp import completions, library
 from engine_sampler_llama_cpp.completions import DirectSampler, KnownIds
+
+from engine_sampler.for_bridges import PeerError
 
 
 def test_known_ids_grow_beyond_the_room_that_they_begin_with() -> None:
@@ -41,10 +44,17 @@ def test_a_direct_sampler_chooses_from_the_logits_of_the_context(monkeypatch: py
         asked.append((context, index))
         return ctypes.cast(memory, ctypes.POINTER(ctypes.c_float))
 
-    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(llama_get_logits_ith=logits_of))
+    monkeypatch.setattr(completions, "library", lambda: SimpleNamespace(llama_get_logits_ith=logits_of))
     llm = SimpleNamespace(n_vocab=lambda: 4, input_ids=np.arange(9, dtype=np.intc), n_tokens=3)
     sampler = DirectSampler(llm, lambda ids, row: int(row.argmax()) + 10 * len(ids))
     assert sampler.sample(SimpleNamespace(ctx="context"), -1) == 31
     memory[2] = 9.0
     assert sampler.sample(SimpleNamespace(ctx="context"), -2) == 32
     assert asked == [("context", -1), ("context", -2)]
+
+
+def test_a_release_that_lacks_functions_is_refused_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(**dict.fromkeys(library.NAMES[1:])))
+    library.library.cache_clear()
+    with pytest.raises(PeerError, match=f"beside llama-cpp-python.*: there is no {library.NAMES[0]}[.]"):
+        library.library()
