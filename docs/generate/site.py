@@ -9,9 +9,11 @@ from pathlib import Path
 from engine_sampler import arithmetic
 from engine_sampler.registry import CORE_PARAMS, Registry
 
-from . import excerpts, grammar_engine, parameters, parts, recipes
+from . import grammar_engine, parameters, parts
 from .docstrings import outline
+from .excerpts import code_of
 from .pictures import bars, exactness, speed, timelines
+from .recipes import recipe_list
 from .reference import Reference
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -31,13 +33,13 @@ def files() -> Mapping[str, str]:
         "criteria": lambda: parts.criterion_list(catalogue),
         "llama.cpp": lambda: parameters.request_table("llama.cpp"),
         "koboldai": lambda: parameters.request_table("koboldai"),
-        "recipes": recipes.recipe_list,
+        "recipes": recipe_list,
         **grammar_engine.SECTIONS,
     }
 
     def section(name: str) -> str:
         code = name.removeprefix("code of ")
-        return tables[name]() if code == name else excerpts.code_of(code)
+        return tables[name]() if code == name else code_of(code)
 
     texts: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):
