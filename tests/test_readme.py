@@ -58,10 +58,10 @@ def test_the_numbers_of_the_readme_are_those_of_the_benchmarks() -> None:
     text = README.read_text(encoding="utf-8")
     chain = speed.results()["default chain"]
     faster = f"{chain['than llama.cpp']:.0f} times faster than llama.cpp's samplers"
-    assert f"**{chain['native']:.0f} µs**" in text
-    assert f"{faster}, {chain['than transformers']:.0f} times faster than transformers'" in text
     start = " ".join((README.parent / "docs" / "index.md").read_text(encoding="utf-8").split())
-    assert f"{chain['native']:.0f} µs for 131,072 logits, {chain['than llama.cpp']:.0f} times less" in start
+    for page in (text, start):
+        assert f"**{chain['native']:.0f} µs**" in page
+        assert faster in page
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(([\w./-]+)\)", README.read_text(encoding="utf-8")))

@@ -40,7 +40,7 @@ _MEMBERS = frozenset(
 )
 
 
-class Movable(ABC):
+class _Movable(ABC):
     """What takes requests out of a scheduler and brings them back, or into another one."""
 
     vocabulary: Vocabulary

@@ -27,13 +27,13 @@ from .membership.joining import Newcomers, check_single, checked_count, matcher_
 from .membership.live_requests import LiveRequests
 from .membership.siblings import ranked
 from .membership.waiting import WaitingRequests
-from .moving import Movable
+from .moving import _Movable
 from .report import GroupReport
 from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 
 
-class Scheduler(Movable):
+class Scheduler(_Movable):
     """Samples for many requests at once; requests join and leave between any two steps.
 
     vocab_size      tokens; logits may be wider (padded heads).

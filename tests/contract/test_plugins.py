@@ -35,6 +35,7 @@ FURTHER = {
     },
     "engine-sampler-llama-cpp/tests/test_llama_requests.py": {
         "engine_sampler.grammar",
+        "engine_sampler.messages",
         "engine_sampler.params",
     },
     "engine-sampler-llama-cpp/tests/test_llama_serve.py": SERVERS,

@@ -42,7 +42,7 @@ def run(page: Path, draw: bool = False) -> str:
         drawing = pyplot.gcf()
         pictures = re.findall(r"\]\((pictures/[^)]*)\)", page.read_text(encoding="utf-8"))
         if draw:
-            with pyplot.rc_context({"svg.hashsalt": page.stem}):
+            with pyplot.rc_context({"svg.hashsalt": page.stem, "svg.fonttype": "none"}):
                 drawing.savefig(page.parent / pictures[len(drawn)], metadata={"Date": None})
         pyplot.close(drawing)
 

@@ -86,7 +86,8 @@ class ServingEngine:
         """End after the step that is running; requests that are live end with `error`."""
         self.is_stopped = True
         self._work.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def add(self, params: SamplingParams, prompts: Sequence[Sequence[int]], deliver: Deliver) -> list[int]:
         """Add the `n` requests of each prompt, whose updates go to `deliver`; returns their ids.

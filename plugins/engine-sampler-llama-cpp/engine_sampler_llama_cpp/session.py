@@ -65,7 +65,8 @@ class Session(AnySession):
         self.chat_template = self._model.chat_template
         named = {"bos_token": self._model.bos, "eos_token": next(iter(tokenizer.eos_token_ids), -1)}
         self.template_tokens = {
-            name: tokenizer.token_bytes[i].decode() if i >= 0 else "" for name, i in named.items()
+            name: tokenizer.token_bytes[i].decode(errors="replace") if i >= 0 else ""
+            for name, i in named.items()
         }
         self._sequences: dict[RequestId, int] = {}
         """The sequence id of each request in the model's cache."""

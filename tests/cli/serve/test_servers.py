@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from engine_sampler.cli.serve.replies import MAX_BODY
+from engine_sampler.cli.serve.threads import ThreadingChatServer
 
 from .serving import CHAT, TEXT, Server, demo, eventually, threading_server, uvicorn_server
 
@@ -289,6 +290,12 @@ def test_a_server_that_stops_answers_those_who_wait(serve: Callable[..., Any]) -
         server.engine.stop()
         status, text = ask(server, {})
         assert (status, json.loads(text)["error"]["message"]) == (503, "the engine has stopped")
+
+
+def test_a_port_that_is_taken_is_an_ordinary_error(server: Server) -> None:
+    port = int(server.address.rpartition(":")[2])
+    with pytest.raises(OSError, match="in use"):
+        ThreadingChatServer(("127.0.0.1", port), demo())
 
 
 # --- the client of OpenAI ------------------------------------------------------------------------
