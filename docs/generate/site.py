@@ -47,7 +47,7 @@ def files() -> Mapping[str, str]:
 
     def section(name: str) -> str:
         code = name.removeprefix("code of ")
-        return tables[name]() if code == name else code_of(code)
+        return tables[name]() if code == name else excerpts.code_of(code)
 
     texts: dict[str, str] = {}
     for part in parts.in_chain_order(catalogue):
