@@ -82,6 +82,7 @@ class _Order:
         if at.position < last:
             name, literals, required = self._names[at.position]
             following = () if required else self._after[at._replace(position=at.position + 1)]
+            spend(2 + len(following) // 2)  # they are copied
             return (_Member(name, literals, _Progress(at.position + 1, count, at.filled)), *following)
         regions = (
             _Member(region, region.literals, _Progress(last, count, at.filled))
@@ -102,8 +103,8 @@ class _Order:
         while waiting:
             state = waiting.pop()
             if state not in states:
+                spend(5)
                 states[state] = self.members(state)
-                spend(5 + 2 * len(states[state]))
                 waiting += [member.target for member in states[state] if member.target not in states]
         if not (self._slots or self._plan.low or self._plan.high is not None):
             return states  # all of them are

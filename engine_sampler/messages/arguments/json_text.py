@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ..events import DeviationError
 from ..writing import escaped_json, json_value
 from .reader import MAX_HELD, NOT_PLAIN, ArgumentsReader, check_depth, skip_space
-
-if TYPE_CHECKING:
-    pass
 
 JSON_BEGINS = ('{ "', "{ '", "{ }", '" {', '" "', "null")
 """With what a call's arguments begin, a blank for any white space: an object, such a one encoded in a string,
