@@ -11,7 +11,10 @@ from docs.generate.copies import page_of
 
 from .pages import DOCS, PAGES, name_of
 
-SEARCHED = ("benchmarks", "contributing", "performance", "speculative", "streaming")
+SEARCHED = (
+    "asyncio", "benchmarks", "contributing", "fastapi", "install", "notebooks?", "performance", "security", "speculative",
+    "streaming", "versions",
+)  # fmt: skip
 """The search has no stemming, and looks at titles and headings first."""
 
 CONFIGURATION = (DOCS.parent / "zensical.toml").read_text(encoding="utf-8")
