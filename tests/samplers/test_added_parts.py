@@ -101,6 +101,7 @@ TESTS = (
     "tests/native/test_equality.py",
     "tests/registry",
     "tests/docs/test_generated.py",
+    "tests/docs/test_names.py",
     "tests/test_layout.py",
 )
 """The contract kits of the two, and the tests that know all samplers or all criteria."""
