@@ -12,8 +12,8 @@ from docs.generate.copies import page_of
 from .pages import DOCS, PAGES, name_of
 
 SEARCHED = (
-    "asyncio", "benchmarks", "contributing", "fastapi", "install", "notebooks?", "performance", "security", "speculative",
-    "streaming", "versions",
+    "asyncio", "benchmarks", "contributing", "fastapi", "install", "notebooks?", "performance", "security",
+    "speculative", "streaming", "versions",
 )  # fmt: skip
 """The search has no stemming, and looks at titles and headings first."""
 
