@@ -21,6 +21,7 @@ from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
 from .bench.report import bench_options, run_bench
+from .commands import plugin_commands
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
@@ -318,10 +319,16 @@ def _parser() -> argparse.ArgumentParser:
         ("grammar", run_grammar, _grammar_options),
         ("bench", run_bench, bench_options),
     ):
-        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
-        command.set_defaults(run=run)
-        add_options(command)
+        _add_command(commands, name, run, add_options)
+    for name, run, add_options in plugin_commands(commands.choices):
+        _add_command(commands, name, run, add_options)
     return parser
+
+
+def _add_command(commands: Any, name: str, run: Callable[..., Any], add_options: Callable[..., None]) -> None:
+    command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
+    command.set_defaults(run=run)
+    add_options(command)
 
 
 def _engine_options(parser: argparse.ArgumentParser) -> None:
