@@ -143,6 +143,7 @@ class Page:
     def build(self) -> None:
         """Build the page, once."""
         ui.add_css(STYLE)
+        ui.colors(primary="#1864ab")
         self.dark = ui.dark_mode(None)
         with ui.element("header").classes("top"):
             ui.label("engine-sampler workbench").classes("brand")
@@ -233,7 +234,7 @@ class Page:
 
     def generate(self) -> None:
         """Draw the text from the prompt."""
-        self.settings.length, self.settings.chosen = int(self.wanted), -1
+        self.settings.length, self.settings.chosen = int(self.wanted), 0
         self.show_error("")
         self.ask("start")
 

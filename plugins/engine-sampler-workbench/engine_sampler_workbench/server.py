@@ -131,7 +131,12 @@ def serve(source: Source, port: int = 0, *, restore: str | None = None, browser:
     ui.page("/")(root)
     nicegui_app.on_exception(lambda error: logger.debug("a handler failed", exc_info=error))
     ui.run_with(
-        inner, title="engine-sampler workbench", dark=None, tailwind=False, show_welcome_message=False
+        inner,
+        title="engine-sampler workbench",
+        dark=None,
+        tailwind=False,
+        show_welcome_message=False,
+        reconnect_timeout=30,
     )
     print(f"engine-sampler workbench: {address}", flush=True)
     if browser:

@@ -95,7 +95,7 @@ class Settings:
     values: dict[str, Any] = field(default_factory=lambda: {"seed": 7, **START})
     other: dict[str, Any] = field(default_factory=lambda: {"seed": 7, **PRESETS["transformers"]})
     length: int = 40
-    chosen: int = -1
+    chosen: int = 0
 
     def set(self, name: str, value: Any) -> None:
         """Set a parameter; its neutral value removes it. Raises `ParameterError`, and keeps the old values then."""

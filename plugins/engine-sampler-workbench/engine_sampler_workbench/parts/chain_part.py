@@ -74,46 +74,45 @@ class ChainPart:
 
     def _build_sampler(self, sampler: Sampler, ordered: bool) -> None:
         main = next((p for p in sampler.params if p.switch), None)
-        with ui.element("div").classes("sampler") as card:
-            card.props(f'data-name="{sampler.name}"')
+        rest = [param for param in sampler.params if param is not main]
+        with ui.element("div").classes("sampler").props(f'data-name="{sampler.name}"') as card:
             with ui.element("div").classes("bar tight"):
                 if ordered:
                     self.cards[sampler.name] = card
                     ui.icon("drag_indicator").classes("grip").props("aria-hidden=true")
-                ui.label(sampler.name).classes("strong grow").tooltip(f"{sampler.summary} ({sampler.origin})")
-                if ordered:
-                    for arrow, by in (("↑", -1), ("↓", 1)):
-                        move = self.page.button(arrow, lambda by=by: self._move(sampler.name, by)).props(
-                            "flat"
-                        )
-                        move.props(f'aria-label="move {sampler.name} {"up" if by < 0 else "down"}"').classes(
-                            "arrow"
-                        )
-                        move.mark(f"{sampler.name}{arrow}")
+                ui.label(sampler.name).classes("strong").tooltip(sampler.summary)
+                ui.label(main.name if main and main.name != sampler.name else "").classes("muted grow owned")
+                for arrow, by in (("↑", -1), ("↓", 1)) if ordered else ():
+                    move = self._small(arrow, f"move {sampler.name} {'up' if by < 0 else 'down'}")
+                    move.on_click(lambda by=by: self._move(sampler.name, by))
+                about = self._small("⋯", f"more about {sampler.name}")
             if main is not None:
-                self._build_param(main, sampler.name)
-            rest = [param for param in sampler.params if param is not main]
-            with ui.expansion(f"{len(rest)} more, and what it does" if rest else "what it does").props(
-                "dense"
-            ):
-                ui.label(sampler.doc).classes("doc pre")
-                if sampler.origin.partition(" ")[0] != "engine-sampler":
-                    ui.label(f"from {sampler.origin}").classes("muted")
+                self._build_param(main)
+            with ui.element("div").classes("more") as more:
                 for param in rest:
-                    self._build_param(param, sampler.name)
+                    ui.label(param.name).classes("muted").tooltip(param.doc)
+                    self._build_param(param)
+                ui.label(sampler.doc).classes("doc pre")
+                ui.label(f"from {sampler.origin}").classes("muted")
+            more.set_visibility(False)
+            about.on_click(lambda: more.set_visibility(not more.visible))
 
-    def _build_param(self, param: Param, owner: str) -> None:
-        label = "" if param.name == owner else param.name
+    def _small(self, text: str, label: str) -> Any:
+        return ui.button(text).props(f'dense no-caps flat aria-label="{label}"').classes("arrow")
+
+    def _build_param(self, param: Param) -> None:
         with ui.element("div").classes("param"):
-            if label:
-                ui.label(label).classes("muted param-name").tooltip(param.doc)
             if param.type is bool:
                 control = ui.switch(on_change=self._on(param.name, bool))
-                self.controls[param.name] = control.set_value
+                self.controls[param.name] = lambda value: control.set_value(
+                    param.neutral if value is None else value
+                )
             elif param.choices is not None:
                 control = ui.select(list(param.choices), on_change=self._on(param.name, lambda value: value))
                 control.props("dense outlined options-dense")
-                self.controls[param.name] = control.set_value
+                self.controls[param.name] = lambda value: control.set_value(
+                    param.neutral if value is None else value
+                )
             elif param.type in (int, float):
                 self._build_number(param)
                 return
@@ -173,10 +172,12 @@ class ChainPart:
         if 0 <= at + by < len(order):
             order[at], order[at + by] = order[at + by], order[at]
             self._take(order)
-            arrow = f'[data-name="{name}"] .arrow:nth-of-type({1 if by < 0 else 2})'
-            self.list.client.run_javascript(
-                f"requestAnimationFrame(() => document.querySelector('{arrow}')?.focus())"
-            )
+            self._focus(f"move {name} {'up' if by < 0 else 'down'}")
+
+    def _focus(self, label: str) -> None:
+        """Give the focus back to a button whose card has moved."""
+        button = f"document.querySelector('[aria-label=\"{label}\"]')"
+        self.list.client.run_javascript(f"setTimeout(() => {button}?.focus(), 50)")
 
     def _dropped(self, event: Any) -> None:
         self._take(self.order)

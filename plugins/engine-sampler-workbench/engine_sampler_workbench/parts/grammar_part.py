@@ -26,6 +26,9 @@ KINDS = {
 """Title, reader and an example, by the parameter that takes it."""
 
 
+_MOST_ALLOWED = 20
+
+
 class GrammarPart:
     """The grammar of the request."""
 
@@ -90,14 +93,13 @@ def _explained(page: Any, name: str) -> tuple[str, str, str]:
     grammar = KINDS[name][1](page.settings.values[name])
     beginning = b"".join(tokenizer.text_bytes(t) for t in page.text.token_ids[: view.index])
     explanation = explain_mask(grammar, tokenizer, beginning)
-    tokens = sorted(view.steps[0].top, key=lambda token: -token.probability)
+    masked = next((step.top[:_MOST_ALLOWED] for step in view.steps if step.name == "grammar"), [])
+    tokens = [*dict((token.token_id, token) for token in (*masked, *view.steps[0].top)).values()]
     chips = "".join(
         f'<span class="chip {"yes" if explanation.allowed[token.token_id] else "no"}">{escape(token.text)}</span>'
         for token in tokens
     )
-    title = (
-        f"{int(explanation.allowed.sum()):,} tokens are allowed in row {view.index + 1}; of the likeliest:"
-    )
+    title = f"{int(explanation.allowed.sum()):,} tokens are allowed in row {view.index + 1}; the likeliest of these and of all:"
     lines = "\n".join(mask_lines(explanation, tokenizer))
     found = grammar.captures(beginning) if grammar.program.captures else {}
     captures = "\n".join(f"{key}: {', '.join(repr(c.text) for c in some)}" for key, some in found.items())
