@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import __version__
 from ..backends.library import LibraryError
-from ..explain import trace
+from ..explain import read_rows, trace
 from ..explain.labels import shortened
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
@@ -270,29 +270,16 @@ def _embedded(arguments: argparse.Namespace) -> DemoSession:
 def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dict[str, Any]]:
     """Logits, a title for them, and further keywords for `trace`."""
     if arguments.logits is not None:
-        return _read_row(arguments.logits), Path(arguments.logits).name, {}
+        rows, tokenizer = read_rows(arguments.logits)
+        if len(rows) > 1 and not arguments.logits.endswith(".jsonl"):
+            raise ValueError(f"{arguments.logits} has {len(rows)} rows of logits: one is allowed")
+        return rows[0].astype(np.float32), Path(arguments.logits).name, {"tokenizer": tokenizer}
     from ..demo.engine import Engine
 
     engine = Engine.load(arguments.corpus)
     token_ids = engine.tokenizer.encode(arguments.prompt)
     context = {"prompt_token_ids": token_ids, "tokenizer": engine.tokenizer}
     return engine.model.logits([token_ids])[0], f"“{shortened(arguments.prompt, 60)}”", context
-
-
-def _read_row(path: str) -> np.ndarray:
-    """One row of logits from a .npy file, [vocab] or [1, vocab]."""
-    row: Any = None
-    try:
-        with open(path, "rb") as file:
-            row = np.load(file, allow_pickle=False)
-    except OSError:
-        raise
-    except Exception:  # the parser of NumPy's headers raises whatever a crafted file leads to
-        logger.debug("%s cannot be read", path, exc_info=True)
-    is_row = isinstance(row, np.ndarray) and row.ndim > 0 and row.size == row.shape[-1] > 0
-    if not is_row or not np.issubdtype(row.dtype, np.floating):
-        raise ValueError(f"{path} is not a row of logits: floats of shape [vocab] or [1, vocab]")
-    return row.reshape(-1).astype(np.float32, copy=False)
 
 
 # --- the command line ----------------------------------------------------------------------------

@@ -1,10 +1,17 @@
-"""The effect of each step of a chain on one row: as data (`trace`), in the terminal, and as a picture; the parts
-that a chain may have (`chain_parts`); and what a grammar allows (`explain_mask`)."""
+"""The effect of each step of a chain on one row: as data (`trace`), in sentences (`TraceReading`), in the
+terminal, and as a picture.
+
+Beside that, the parts that a chain may have (`chain_parts`), settings in the words of other systems
+(`exports`), and what a grammar allows (`explain_mask`)."""
 
 from typing import TYPE_CHECKING
 
 from ..base.cached import lazy_names
+from .exports import Export, exports
+from .files import read_rows
+from .html import draw_html, row_html
 from .parts import ChainPart, chain_parts
+from .reading import Cut, Draw, TraceReading
 from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 
 if TYPE_CHECKING:
@@ -14,15 +21,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChainPart",
+    "Cut",
+    "Draw",
+    "Export",
     "MaskExplanation",
     "TopToken",
+    "TraceReading",
     "TraceStep",
     "chain_parts",
+    "draw_html",
     "explain_mask",
+    "exports",
     "mask_lines",
     "notable_tokens",
     "picture",
     "probabilities",
+    "read_rows",
+    "row_html",
     "trace",
 ]
 

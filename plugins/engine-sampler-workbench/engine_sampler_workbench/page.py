@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nicegui import background_tasks, run, ui
 
-from engine_sampler import SamplingParams
+from engine_sampler.explain import TraceReading
 
-from . import parts
+from .chain import ChainPart
 from .picture import text_html
-from .row_view import RowView
-from .session import Text
+from .session import MOST_TOKENS, Text
 from .settings import MOST_PROMPT, Settings
 from .sources import EngineDied, Source
+from .tabs import TABS
 
 logger = logging.getLogger("engine_sampler.workbench")
 
@@ -27,50 +27,48 @@ _ARROW = """(e) => {
   const by = {ArrowRight: 1, ArrowLeft: -1}[e.key], at = document.activeElement.dataset.i;
   if (by && at !== undefined) { e.preventDefault(); emit(Math.max(0, +at + by)) }
 }"""
-
-
-class Part(Protocol):
-    """A part of the page, built once."""
-
-    def refresh(self, page: Page) -> Any:
-        """Show what the page has now; a coroutine if that takes long."""
+_FOCUS = "requestAnimationFrame(() => document.querySelector('.tok.on')?.focus())"
+_LEGEND = (
+    '<span class="tok p0">unlikely</span><span class="tok p4"> … </span><span class="tok p9">certain</span>'
+    '<span class="tok p9 differs">changed</span>'
+)
 
 
 class Page:
     """What one browser tab sees.
 
-    text, view  None until the engine has answered for the first time.
+    text, reading  the text, and its row that is shown; None until the engine has answered.
     """
 
     def __init__(self, source: Source, settings: Settings, address: str) -> None:
         self.source, self.settings, self.address = source, settings, address
         self.text: Text | None = None
-        self.view: RowView | None = None
+        self.reading: TraceReading | None = None
+        self.wanted = settings.length
         self.asked: set[str] = set()
-        self.running = False
-        self.by_key = False
+        self.running = self.by_key = False
 
     # --- what is to be done -----------------------------------------------------------------------
 
     def ask(self, what: str) -> None:
-        """Have one of "start", "replay", "grow" and "look" done; what is asked twice meanwhile is done once."""
+        """Have "start", "replay", "look" or "restart" done; what is asked twice meanwhile is done once."""
         self.asked.add(what)
         if not self.running:
             self.running = True
             background_tasks.create(self._work())
 
-    def change(self, change: Callable[[], Any]) -> bool:
-        """Change the settings, and draw the text again; False, and the error is shown, if that is not allowed."""
+    def change(self, change: Callable[[], Any]) -> None:
+        """Change the settings, and draw the text again, or show the error if that is not allowed."""
         try:
             change()
         except ValueError as error:
             self.show_error(str(error))
-            return False
-        self.show_error("")
-        self.ask("replay")
-        return True
+        else:
+            self.show_error("")
+            self.ask("replay")
 
     async def _work(self) -> None:
+        self.status.set_text("working …")
         try:
             while self.asked:
                 asked, self.asked = self.asked, set()
@@ -79,138 +77,106 @@ class Page:
             self.show_error(str(error), died=True)
         except Exception as error:  # whatever a model or a plugin raises is shown, and the page lives on
             logger.debug("the page could not be drawn", exc_info=True)
-            known = isinstance(error, ValueError)
-            self.show_error(str(error) if known else f"{type(error).__name__}: {error}")
-        finally:
-            self.running = False
-            self.status.set_text("")
+            self.show_error(
+                str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            )
+        self.running = False
+        self.status.set_text("")
 
     async def _do(self, asked: set[str]) -> None:
-        self.status.set_text("working …")
-        if "start" in asked or self.text is None:
+        if "restart" in asked:
+            await run.io_bound(self.source.restart)
+        if self.text is None or asked & {"start", "restart"}:
             self.text = await run.io_bound(self._started)
         elif "replay" in asked:
-            self.text = await run.io_bound(self.text.under, SamplingParams(**self.settings.values))
-        self.text.length = max(1, min(self.settings.length, self.text.most))
+            self.text = await run.io_bound(self.text.under, self.settings.params)
+        text = self.text
+        text.length = max(1, min(self.settings.length, text.most))
         await self._look()
-        while self.text.wants_more and not self.asked:
-            await run.io_bound(self.text.advance)
-            self.show_text()
-            if self.view is None:
-                await self._look()
-        if not self.asked:
+        if text.wants_more:
+            while text.wants_more and not self.asked:
+                await run.io_bound(text.advance)
+                self.show_text()
             await self._look()
 
     def _started(self) -> Text:
-        token_ids = self.source.encode(self.settings.prompt)
-        return Text(self.source, token_ids, SamplingParams(**self.settings.values), self.settings.length)
+        prompt = self.source.encode(self.settings.prompt)
+        return Text(self.source, prompt, self.settings.params, self.settings.length)
 
     @property
     def chosen(self) -> int:
         """The token whose row is shown."""
-        count = len(self.text.tokens) if self.text else 0
-        at = self.settings.chosen
-        return count - 1 if at < 0 else min(at, count - 1)
+        last = len(self.text.tokens) - 1 if self.text else -1
+        return last if self.settings.chosen < 0 else min(self.settings.chosen, last)
 
     async def _look(self) -> None:
         self.show_text()
-        if self.text is None or not self.text.tokens:
-            self.view = None
-        else:
-            self.view = await run.io_bound(RowView, self.text, self.chosen)
+        is_drawn = self.text is not None and self.text.tokens
+        self.reading = await run.io_bound(self.text.reading, self.chosen) if self.text and is_drawn else None
         for part in self.parts:
-            if (shown := part.refresh(self)) is not None:
+            if (shown := part.refresh()) is not None:
                 await shown
-
-    def restart(self) -> None:
-        """Start the engine again."""
-
-        async def again() -> None:
-            await run.io_bound(self.source.restart)
-            self.ask("start")
-
-        self.show_error("")
-        background_tasks.create(self._guarded(again))
-
-    async def _guarded(self, doing: Callable[[], Any]) -> None:
-        try:
-            await doing()
-        except (EngineDied, ValueError, OSError) as error:
-            self.show_error(str(error), died=True)
 
     # --- what is shown ----------------------------------------------------------------------------
 
-    def build(self) -> None:
-        """Build the page, once."""
+    def open(self, fault: str) -> None:
+        """Build the page, and draw its text."""
         ui.add_css(STYLE)
         ui.colors(primary="#1864ab")
-        self.dark = ui.dark_mode(None)
         with ui.element("header").classes("top"):
-            ui.label("engine-sampler workbench").classes("brand")
+            ui.label("engine-sampler workbench").classes("strong")
             ui.label(self.source.title).classes("muted source")
             self.status = ui.label("").classes("muted").props("role=status")
             ui.space()
-            themes = {None: "auto", False: "light", True: "dark"}
-            ui.toggle(themes, value=None).props("dense no-caps flat aria-label=theme").bind_value(self.dark)
+            theme = ui.toggle({None: "auto", False: "light", True: "dark"}, value=None)
+            theme.props("dense no-caps flat aria-label=theme").bind_value(ui.dark_mode(None))
         with ui.element("div").classes("fault").props("role=alert") as self.fault:
             self.fault_text = ui.label("").classes("pre")
-            self.again = ui.button("Start the engine again", on_click=self.restart).props(
-                "dense no-caps outline"
-            )
-        self.fault.set_visibility(False)
+            self.again = self.button("Start the engine again", lambda: self.ask("restart"))
         with ui.element("main").classes("wb"):
             with ui.element("section").classes("card text").props("aria-label=Text"):
                 self._build_text()
             with ui.element("section").classes("card tabs"):
-                self.parts = self._build_tabs()
+                self._build_tabs()
             with ui.element("aside").classes("card chain").props("aria-label=Chain"):
-                self.parts.append(parts.ChainPart(self))
+                self.parts = [*self.parts, ChainPart(self)]
+        self.show_error(fault)
+        self.ask("start")
 
     def _build_text(self) -> None:
-        settings = self.settings
         if not self.source.is_fixed:
-            prompt = (
-                ui.textarea("Prompt")
-                .props(f"autogrow outlined dense maxlength={MOST_PROMPT}")
-                .classes("wide")
-            )
-            prompt.bind_value(settings, "prompt").on("keydown.ctrl.enter", self.generate)
+            prompt = ui.textarea("Prompt").props(f"autogrow outlined dense maxlength={MOST_PROMPT}")
+            prompt.classes("wide").bind_value(self.settings, "prompt").on("keydown.ctrl.enter", self.generate)
         with ui.element("div").classes("bar"):
-            self.button("Generate", self.generate).props("unelevated")
-            self.button("Step", self.step).props("outline")
-            self.button("Stop", self.stop).props("outline")
-            count = ui.number("tokens", min=1, max=400, precision=0, on_change=self._set_length)
-            count.set_value(settings.length)
+            self.button("Generate", self.generate, "unelevated")
+            self.button("Step", self.step)
+            self.button("Stop", self.stop)
+            count = ui.number("tokens", min=1, max=MOST_TOKENS, precision=0, value=self.wanted)
             count.props("dense outlined").classes("count")
-            ui.html('<span class="tok p0">unlikely</span><span class="tok p4"> </span>'
-                    '<span class="tok p9">certain</span><span class="tok p9 differs">changed</span>',
-                    sanitize=False).classes("legend")  # fmt: skip
+            count.bind_value_to(self, "wanted", lambda value: max(1, min(int(value or 1), MOST_TOKENS)))
+            ui.html(_LEGEND, sanitize=False).classes("legend")
         self.tokens = ui.html("", sanitize=False).classes("tokens")
         self.tokens.on("click", lambda e: self.choose(e.args), js_handler=_CLICKED)
         self.tokens.on("keydown", lambda e: self.choose(e.args, by_key=True), js_handler=_ARROW)
         self.ended = ui.label("").classes("muted")
 
-    def _build_tabs(self) -> list[Part]:
-        kinds = (parts.RowPart, parts.ComparePart, parts.GrammarPart, parts.TakePart)
-        with ui.tabs().props("dense no-caps align=left inline-label outside-arrows") as tabs:
-            names = [ui.tab(kind.title) for kind in kinds]
-        built: list[Part] = []
-        with ui.tab_panels(tabs, value=names[0], animated=False, keep_alive=True).classes(
-            "panels"
-        ) as self.panels:
-            for name, kind in zip(names, kinds, strict=True):
+    def _build_tabs(self) -> None:
+        with ui.tabs().props("dense no-caps align=left outside-arrows mobile-arrows") as tabs:
+            names = [ui.tab(kind.title) for kind in TABS]
+        with ui.tab_panels(tabs, value=TABS[0].title, animated=False, keep_alive=True) as self.panels:
+            self.parts: list[Any] = []
+            for name, kind in zip(names, TABS, strict=True):
                 with ui.tab_panel(name):
-                    built.append(kind(self))
-        self.panels.on_value_change(lambda: self.ask("look"))
-        return built
+                    self.parts.append(kind(self))
+        self.panels.classes("panels").on_value_change(lambda: self.ask("look"))
 
     def is_open(self, title: str) -> bool:
         """Whether a tab is the one that is seen."""
         return bool(self.panels.value == title)
 
-    def button(self, text: str, doing: Callable[[], Any]) -> Any:
+    def button(self, text: str, doing: Callable[[], Any], style: str = "outline") -> Any:
         """A small button."""
-        return ui.button(text, on_click=lambda: doing()).props("dense no-caps")
+        return ui.button(text, on_click=lambda: doing()).props(f"dense no-caps {style}")
 
     def show_error(self, text: str, died: bool = False) -> None:
         """Show an error above the page; "" removes it."""
@@ -220,21 +186,18 @@ class Page:
 
     def show_text(self) -> None:
         """Show the tokens."""
-        if self.text is None:
-            return
-        self.tokens.set_content(text_html(self.text, self.chosen))
-        self.ended.set_text(f"ended: {self.text.ended}" if self.text.ended else "")
+        if self.text is not None:
+            self.tokens.set_content(text_html(self.text, self.chosen))
+            self.ended.set_text(f"ended: {self.text.ended}" if self.text.ended else "")
         if self.by_key:
             self.by_key = False
-            self.tokens.client.run_javascript(
-                "requestAnimationFrame(() => document.querySelector('.tok.on')?.focus())"
-            )
+            self.tokens.client.run_javascript(_FOCUS)
 
     # --- what people do ---------------------------------------------------------------------------
 
     def generate(self) -> None:
         """Draw the text from the prompt."""
-        self.settings.length, self.settings.chosen = int(self.wanted), 0
+        self.settings.length, self.settings.chosen = self.wanted, 0
         self.show_error("")
         self.ask("start")
 
@@ -242,22 +205,14 @@ class Page:
         """Draw one more token."""
         self.settings.length = len(self.text.tokens) + 1 if self.text else 1
         self.settings.chosen = -1
-        self.ask("grow")
+        self.ask("look")
 
     def stop(self) -> None:
         """Draw no more."""
         if self.text is not None:
             self.settings.length = self.text.length = len(self.text.tokens)
 
-    def choose(self, index: Any, by_key: bool = False) -> None:
+    def choose(self, index: int, by_key: bool = False) -> None:
         """Show the row of a token."""
         self.settings.chosen, self.by_key = max(0, int(index)), by_key
         self.ask("look")
-
-    @property
-    def wanted(self) -> int:
-        """The number of tokens that `generate` draws."""
-        return getattr(self, "_wanted", self.settings.length)
-
-    def _set_length(self, event: Any) -> None:
-        self._wanted = max(1, min(int(event.value or 1), 400))

@@ -6,103 +6,72 @@ import importlib
 import multiprocessing
 import threading
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from engine_sampler import Tokenizer
+from engine_sampler.explain import read_rows
 from engine_sampler.for_bridges import Session, to_numpy
 
-KINDS = {
-    "demo engine": ("engine_sampler.demo", ""),
-    "llama.cpp": ("engine_sampler_llama_cpp", "engine-sampler-llama-cpp"),
-    "transformers": ("engine_sampler_transformers", "engine-sampler-transformers"),
-}
-"""Module with a `Session`, and the distribution that brings it, by kind of engine."""
-
+MODULES = {"llama.cpp": "engine_sampler_llama_cpp", "transformers": "engine_sampler_transformers"}
+"""The modules with a `Session` for a model that people bring."""
 MOST_SECONDS = 300
 """The longest that a model may take for one answer."""
+_TABLE = ("token_bytes", "eos_token_ids", "special_token_ids", "eot_token_id", "added_token_ids")
 
 
 class EngineDied(RuntimeError):
     """The process of the model has ended, or does not answer."""
 
 
-class Source(Protocol):
-    """Rows of logits after a context.
-
-    tokenizer  None where the texts of the tokens are not known.
-    is_fixed   whether row i is the same whatever tokens were drawn before it.
-    """
-
-    title: str
-    vocab_size: int
-    tokenizer: Tokenizer | None
-    eos_token_ids: tuple[int, ...]
-    is_fixed: bool
-
-    def encode(self, prompt: str) -> list[int]:
-        """The prompt as token ids."""
-
-    def row(self, token_ids: list[int], index: int) -> np.ndarray | None:
-        """float32 [vocab], a copy: the row of token `index` of the output, after `token_ids`; None: no more."""
-
-    def restart(self) -> None:
-        """Start again what has died."""
-
-    def close(self) -> None:
-        """End the process, if there is one."""
-
-
-def open_source(gguf: str | None, transformers: str | None, rows: str | None) -> Source:
-    """The source that the command line names. Raises ValueError or OSError for what cannot be opened."""
-    if rows is not None:
-        from .logprob_rows import FileRows
-
-        return FileRows(rows)
-    if gguf is not None:
-        return Engine("llama.cpp", gguf)
-    return Engine("demo engine" if transformers is None else "transformers", transformers)
-
-
 class Engine:
-    """A model in a process of its own: where it crashes, the page lives on."""
+    """A model in a process of its own: where it crashes, the page lives on.
+
+    kind  "llama.cpp" or "transformers", with the path of a model, or "demo engine".
+
+    Raises ValueError if the model cannot be opened.
+    """
 
     is_fixed = False
 
-    def __init__(self, kind: str, path: str | None) -> None:
+    def __init__(self, kind: str = "demo engine", path: str | None = None) -> None:
         self.kind, self.path = kind, path
-        self.title = kind if path is None else f"{kind}: {path}"
+        self.title = f"{kind}: {path}" if path else kind
         self._lock = threading.Lock()
+        self._process: Any = None
         self.restart()
 
     def restart(self) -> None:
-        """Start the process, again if need be. Raises ValueError if it cannot open the model."""
+        """Start the process, again if need be."""
         self.close()
         context = multiprocessing.get_context("spawn")
         self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, self.kind, self.path), daemon=True)
+        self._process = context.Process(target=_answer_all, args=(other, self.kind, self.path), daemon=True)
         self._process.start()
         other.close()
         table, self.vocab_size, self.eos_token_ids = self._answer()
         self.tokenizer = Tokenizer(**table, encode=lambda text: self._ask("plain", text))
 
     def encode(self, prompt: str) -> list[int]:
+        """The prompt as token ids."""
         return list(self._ask("encode", prompt))
 
     def row(self, token_ids: list[int], index: int) -> np.ndarray:
-        row: np.ndarray = self._ask("row", token_ids)
-        return row
+        """float32 [vocab], the logits after `token_ids`."""
+        return np.asarray(self._ask("row", token_ids))
 
     @property
-    def pid(self) -> int | None:
+    def pid(self) -> int:
         """The id of the process."""
-        return self._process.pid
+        return int(self._process.pid)
 
     def close(self) -> None:
-        if process := getattr(self, "_process", None):
-            process.kill()
-            process.join()
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
             self._pipe.close()
 
     def _ask(self, what: str, argument: Any) -> Any:
@@ -110,77 +79,94 @@ class Engine:
             try:
                 self._pipe.send((what, argument))
             except OSError:
-                raise EngineDied(self._epitaph()) from None
+                raise EngineDied(self._end()) from None
             return self._answer()
 
     def _answer(self) -> Any:
         try:
             if not self._pipe.poll(MOST_SECONDS):
                 raise EngineDied(f"the engine ({self.title}) has not answered for {MOST_SECONDS} seconds")
-            outcome, value = self._pipe.recv()
+            fault, value = self._pipe.recv()
         except (EOFError, OSError):
-            raise EngineDied(self._epitaph()) from None
-        if outcome == "error":
-            raise ValueError(value)
+            raise EngineDied(self._end()) from None
+        if fault:
+            raise ValueError(fault)
         return value
 
-    def _epitaph(self) -> str:
+    def _end(self) -> str:
         self._process.join(1)
         return f"the engine ({self.title}) has died, with exit code {self._process.exitcode}"
 
 
-def _serve(pipe: Connection, kind: str, path: str | None) -> None:
+def _answer_all(pipe: Connection, kind: str, path: str | None) -> None:
     """The process of a model: it answers until the pipe is closed."""
+    cached: list[int] = []
+
+    def row(token_ids: list[int]) -> np.ndarray:
+        if token_ids[: len(cached)] != cached or len(token_ids) == len(cached):
+            session.forget("page")
+        cached[:] = token_ids
+        return np.array(to_numpy(session.forward({"page": token_ids}))[0, : vocabulary.size], np.float32)
+
     try:
         session = _session(kind, path)
-        tokenizer = session.scheduler.vocabulary.tokenizer
-        assert tokenizer is not None
-        names = ("token_bytes", "eos_token_ids", "special_token_ids", "eot_token_id", "added_token_ids")
-        table = {name: getattr(tokenizer, name) for name in names}
-        pipe.send(
-            ("ready", (table, session.scheduler.vocabulary.size, session.scheduler.vocabulary.eos_token_ids))
-        )
-        model = _Model(session)
-        while True:
-            what, argument = pipe.recv()
-            try:
-                answers = {"plain": tokenizer.encode, "encode": session.encode, "row": model.row}
-                pipe.send(("answer", answers[what](argument)))
-            except Exception as error:  # whatever the model raises is the page's to show
-                pipe.send(("error", f"{type(error).__name__}: {error}"))
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+    except Exception as error:  # whatever a library raises for a model that it cannot load
+        pipe.send((str(error), None))
         return
-    except Exception as error:  # a model that cannot be loaded
-        pipe.send(("error", str(error)))
+    vocabulary = session.scheduler.vocabulary
+    tokenizer = vocabulary.need_tokenizer("prompt")
+    table = {name: getattr(tokenizer, name) for name in _TABLE}
+    pipe.send(("", (table, vocabulary.size, vocabulary.eos_token_ids)))
+    answers = {"plain": tokenizer.encode, "encode": session.encode, "row": row}
+    while True:
+        try:
+            what, argument = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            pipe.send(("", answers[what](argument)))
+        except Exception as error:  # whatever the model raises is for the page to show
+            pipe.send((f"{type(error).__name__}: {error}", None))
 
 
 def _session(kind: str, path: str | None) -> Session:
-    module, distribution = KINDS[kind]
     if path is None:
         from engine_sampler.demo import DemoSession
         from engine_sampler.demo import Engine as DemoEngine
 
         return DemoSession(DemoEngine.load())
+    module = MODULES[kind]
     try:
         session: Session = importlib.import_module(module).Session(path)
     except ImportError as error:
-        hint = (
-            f"pip install ./plugins/{distribution}" if error.name == module else f"pip install {error.name}"
-        )
-        raise ValueError(f"{kind} needs {error.name}: {hint}") from None
+        what = f"./plugins/{module.replace('_', '-')}" if error.name == module else error.name
+        raise ValueError(f"{kind} needs {error.name}: pip install {what}") from None
     return session
 
 
-class _Model:
-    """One context after another in a session's cache."""
+class FileRows:
+    """The rows of a file, in its order, as `read_rows` reads them."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.cached: list[int] = []
+    is_fixed = True
+    eos_token_ids: tuple[int, ...] = ()
 
-    def row(self, token_ids: list[int]) -> np.ndarray:
-        if token_ids[: len(self.cached)] != self.cached or len(token_ids) == len(self.cached):
-            self.session.forget("page")
-        self.cached = list(token_ids)
-        rows = to_numpy(self.session.forward({"page": self.cached}))
-        return np.array(rows[0, : self.session.scheduler.vocabulary.size], np.float32)
+    def __init__(self, path: str) -> None:
+        self.rows, self.tokenizer = read_rows(path)
+        self.title, self.vocab_size = Path(path).name, self.rows.shape[1]
+
+    def encode(self, prompt: str) -> list[int]:
+        """No ids: what was before the rows is not known."""
+        return []
+
+    def row(self, token_ids: list[int], index: int) -> np.ndarray | None:
+        """float32 [vocab], the row of token `index`; None after the last one."""
+        return np.array(self.rows[index], np.float32) if index < len(self.rows) else None
+
+    def restart(self) -> None:
+        """A file does not die."""
+
+    close = restart
+
+
+Source: TypeAlias = Engine | FileRows
+"""`is_fixed`: whether row i is the same whatever tokens were drawn before it."""
