@@ -7,7 +7,7 @@ Beside that, the parts that a chain may have (`chain_parts`), settings in the wo
 from typing import TYPE_CHECKING
 
 from ..base.cached import lazy_names
-from .exports import Export, exports
+from .systems import Export, exports
 from .files import read_rows
 from .html import draw_html, row_html
 from .parts import ChainPart, chain_parts

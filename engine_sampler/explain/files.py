@@ -25,9 +25,11 @@ _NO_PROBABILITY = -9000.0
 def read_rows(path: str) -> tuple[np.ndarray, Tokenizer | None]:
     """Floats [rows, vocab], and the tokenizer if the file names its tokens.
 
-    A `.npy` has floats of shape [vocab] or [rows, vocab]; it is mapped, not read. A `.jsonl` has on each line an
-    answer of a server with logprobs (chat or completions, as OpenAI and vLLM write them), its `logprobs`, or one
-    entry of these. Its vocabulary is the tokens that it lists; one that a row does not list is removed there.
+    A `.npy` has floats of shape [vocab] or [rows, vocab]; it is mapped, not read.
+
+    A `.jsonl` has on each line an answer of a server with logprobs (chat or completions, as OpenAI and vLLM
+    write them), its `logprobs`, or one entry of these. Its vocabulary is the tokens that it lists; one that a
+    row does not list is removed there.
 
     Raises ValueError or OSError for any other file.
     """

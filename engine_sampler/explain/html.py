@@ -1,6 +1,6 @@
 """A trace as HTML with SVG, for a page or a notebook: quick, without matplotlib.
 
-Colours are variables of the style sheet around it, such as `--warp`; without one they are those of a light page.
+Colours are variables of the style sheet around it, such as `--warp`; without one, those of a light page.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ _COLOURS = {
     "penalty": "#0c8599",
     "warp": "#1c7ed6",
 }
-_FILLS = "".join(f".es-row .{name} {{fill: var(--{name}, {value})}} " for name, value in _COLOURS.items())
+_FILLS = "".join(f".es-row .{name} {{fill: var(--{name}, {value})}}\n" for name, value in _COLOURS.items())
 STYLE = f"""<style>
-.es-row {{display: flex; overflow: auto}} .es-row svg {{flex: none}} {_FILLS}
+.es-row {{display: flex; overflow: auto}}
+.es-row svg {{flex: none}}
+{_FILLS}
 .es-row text {{font: 12px system-ui, sans-serif; fill: var(--ink, #1f2933)}}
 .es-row .names {{position: sticky; left: 0; z-index: 1; background: var(--paper, #ffffff)}}
 .es-row .name {{text-anchor: end; font-family: ui-monospace, "DejaVu Sans Mono", monospace}}
 .es-row .step, .es-row .name.chosen, .es-row text.gone {{font-weight: 700}}
-.es-row .muted {{font-size: 11px; fill: var(--muted, #5b6673)}} .es-row text.chosen {{fill: var(--chosen, #d9480f)}}
+.es-row .muted {{font-size: 11px; fill: var(--muted, #5b6673)}}
+.es-row text.chosen {{fill: var(--chosen, #d9480f)}}
 .es-row text.gone {{fill: var(--gone, #c2255c)}} .es-row line.gone {{stroke: var(--gone, #c2255c)}}
 .es-row line.gone {{stroke-width: 1.5; stroke-dasharray: 4 3}}
 .es-row .draw {{width: 100%; height: 50px; flex: auto; overflow: visible}}
@@ -51,8 +54,10 @@ STYLE = f"""<style>
 
 
 def row_html(reading: TraceReading, *, top: int = 60, logarithmic: bool = True) -> str:
-    """At most `top` tokens in lines, steps in columns: the bar before each step pale, after it full, ✕ where it
-    removed a token, a dashed line where it cut."""
+    """At most `top` tokens in lines, steps in columns.
+
+    The bar before each step is pale, after it full. ✕ marks a token that it removed, a dashed line its cut.
+    """
     steps, ids = reading.steps, notable_tokens(reading.steps, top)
     most = max(step.top[0].probability for step in steps[:-1])
     height = HEADER + LINE * len(ids) + 8
@@ -68,8 +73,9 @@ def row_html(reading: TraceReading, *, top: int = 60, logarithmic: bool = True) 
         for number in range(len(steps) - 1)
     )
     return (
-        f'{STYLE}<div class="es-row"><svg class="names" width="{LABELS}" height="{height}" aria-hidden="true">'
-        f'{names}</svg><svg width="{COLUMN * (len(steps) - 1)}" height="{height}" role="img" '
+        f'{STYLE}<div class="es-row">'
+        f'<svg class="names" width="{LABELS}" height="{height}" aria-hidden="true">{names}</svg>'
+        f'<svg width="{COLUMN * (len(steps) - 1)}" height="{height}" role="img" '
         f'aria-label="{len(ids)} tokens after each step">{columns}</svg></div>'
     )
 
@@ -88,7 +94,8 @@ def _column(reading: TraceReading, number: int, ids: list[int], scale: Scale) ->
     settings = shortened(settings_text(step.settings, step.name), 26)
     yield f'<text class="step {step.role}" y="16">{escape(shortened(step.name, 20))}</text>'
     yield f'<text class="muted" y="31">{escape(settings)}</text>'
-    yield f'<text class="muted" y="45">{step.candidates:,} left{removed} · {step.entropy_bits:.2f} bits</text>'
+    figures = f"{step.candidates:,} left{removed} · {step.entropy_bits:.2f} bits"
+    yield f'<text class="muted" y="45">{figures}</text>'
     for line, token_id in enumerate(ids):
         kind = "chosen" if token_id == reading.chosen else step.role
         shares = float(before[token_id]), float(step.probabilities[token_id])
@@ -114,8 +121,10 @@ def _bar(y: int, before: float, after: float, scale: Scale, kind: str) -> Iterat
 
 
 def draw_html(reading: TraceReading) -> str:
-    """[0, 1) in the order of ids, each token that is left with its share, and where the random number fell; "" if
-    the selector draws by a rule of its own, or not at all."""
+    """[0, 1) in the order of ids, each token that is left with its share, and where the random number fell.
+
+    "" if the selector draws by a rule of its own, or not at all.
+    """
     draw = reading.draw
     if draw is None or draw.share is None:
         return ""

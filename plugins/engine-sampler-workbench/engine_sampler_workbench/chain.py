@@ -9,8 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from engine_sampler.contract import Param
-from engine_sampler.explain import ChainPart as Sampler
-from engine_sampler.explain import chain_parts
+from engine_sampler.explain import ChainPart, chain_parts
 from engine_sampler.for_bridges import build_chain
 
 from .settings import MOST_GRAMMAR, span
@@ -20,7 +19,7 @@ _NOT_HERE = "logits_processors"
 """A sampler whose values are functions."""
 
 
-class ChainPart:
+class ChainColumn:
     """Sliders, presets, the order."""
 
     def __init__(self, page: Any) -> None:
@@ -65,7 +64,7 @@ class ChainPart:
         names = {card.id: name for name, card in self.cards.items()}
         return [names[child.id] for child in self.list.default_slot.children if child.id in names]
 
-    def _build_sampler(self, sampler: Sampler, ordered: bool) -> Any:
+    def _build_sampler(self, sampler: ChainPart, ordered: bool) -> Any:
         main = next((p for p in sampler.params if p.switch), None)
         with ui.element("div").classes("sampler").props(f'data-name="{sampler.name}"') as card:
             with ui.element("div").classes("bar tight"):

@@ -32,10 +32,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _source(arguments: argparse.Namespace) -> Any:
-    from .sources import Engine, FileRows
+    from .sources import ModelProcess, FileRows
 
     if arguments.rows is not None:
         return FileRows(arguments.rows)
     if arguments.gguf is not None:
-        return Engine("llama.cpp", arguments.gguf)
-    return Engine("transformers", arguments.transformers) if arguments.transformers else Engine()
+        return ModelProcess("llama.cpp", arguments.gguf)
+    return ModelProcess("transformers", arguments.transformers) if arguments.transformers else ModelProcess()

@@ -11,10 +11,10 @@ from nicegui import background_tasks, run, ui
 
 from engine_sampler.explain import TraceReading
 
-from .chain import ChainPart
+from .chain import ChainColumn
 from .picture import text_html
 from .session import MOST_TOKENS, Text
-from .settings import MOST_PROMPT, Settings
+from .settings import MOST_PROMPT, PageSettings
 from .sources import EngineDied, Source
 from .tabs import TABS
 
@@ -40,7 +40,7 @@ class Page:
     text, reading  the text, and its row that is shown; None until the engine has answered.
     """
 
-    def __init__(self, source: Source, settings: Settings, address: str) -> None:
+    def __init__(self, source: Source, settings: PageSettings, address: str) -> None:
         self.source, self.settings, self.address = source, settings, address
         self.text: Text | None = None
         self.reading: TraceReading | None = None
@@ -86,6 +86,7 @@ class Page:
     async def _do(self, asked: set[str]) -> None:
         if "restart" in asked:
             await run.io_bound(self.source.restart)
+            self.show_error("")
         if self.text is None or asked & {"start", "restart"}:
             self.text = await run.io_bound(self._started)
         elif "replay" in asked:
@@ -139,7 +140,7 @@ class Page:
             with ui.element("section").classes("card tabs"):
                 self._build_tabs()
             with ui.element("aside").classes("card chain").props("aria-label=Chain"):
-                self.parts = [*self.parts, ChainPart(self)]
+                self.parts = [*self.parts, ChainColumn(self)]
         self.show_error(fault)
         self.ask("start")
 

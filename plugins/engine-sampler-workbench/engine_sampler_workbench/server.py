@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from nicegui import app, ui
 
 from .page import Page
-from .settings import Settings, restored
+from .settings import PageSettings, restored
 from .sources import Source
 
 HOST = "127.0.0.1"
@@ -79,10 +79,11 @@ def serve(source: Source, port: int = 0, *, restore: str | None = None, browser:
 
     Raises OSError for a port that is taken, ValueError for a link that is none.
     """
-    begin = (Settings() if restore is None else restored(restore)).link()
+    begin = (PageSettings() if restore is None else restored(restore)).link()
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((HOST, port))
+    listening.listen()  # who opens the address at once waits
     port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
     address = f"http://{HOST}:{port}/?token={token}"
     pages: set[str] = set()
@@ -107,5 +108,5 @@ def serve(source: Source, port: int = 0, *, restore: str | None = None, browser:
     print(f"engine-sampler workbench: {address}", flush=True)
     if browser:
         webbrowser.open(address)
-    config = uvicorn.Config(Guard(inner, token, port), log_level="warning", ws_max_size=2**20, lifespan="on")
-    uvicorn.Server(config).run(sockets=[listening])
+    options: dict[str, Any] = {"log_level": "critical", "ws_max_size": 2**20, "timeout_graceful_shutdown": 1}
+    uvicorn.Server(uvicorn.Config(Guard(inner, token, port), **options)).run(sockets=[listening])

@@ -31,7 +31,7 @@ class Token(NamedTuple):
     probability: float
 
 
-class Row(NamedTuple):
+class DrawnRow(NamedTuple):
     """Logits [vocab], and the logarithm of the sum of their exponentials."""
 
     logits: np.ndarray
@@ -53,7 +53,7 @@ class Text:
         self.most = max(1, min(MOST_TOKENS, MOST_ROW_BYTES // (4 * source.vocab_size)))
         self.length = min(length, self.most)
         self.tokens: list[Token] = []
-        self.rows: list[Row] = []
+        self.rows: list[DrawnRow] = []
         self.before: list[int] = []
         self.ended = ""
 
@@ -76,7 +76,7 @@ class Text:
             if logits is None:
                 self.ended = "no more rows"
                 return
-            self.rows.append(Row(logits, float(log_sum_exp(logits))))
+            self.rows.append(DrawnRow(logits, float(log_sum_exp(logits))))
         result = self.scheduler.step(self.rows[index].logits[None])
         if result.finish_reasons[0]:
             self.ended = str(result.errors[0] or result.stop_reasons[0] or "end of text")
@@ -84,7 +84,7 @@ class Text:
             self.tokens.append(self.token(token_id, self.rows[index]))
 
     def under(self, params: SamplingParams) -> Text:
-        """The same prompt under other settings, drawn from the rows known here as far as they are the same."""
+        """The same prompt under other settings, from the rows known here as far as they are the same."""
         new = Text(self.source, self.prompt, params, self.length)
         new.before = self.ids
         for index, row in enumerate(self.rows[: self.length]):
@@ -94,7 +94,7 @@ class Text:
                 break
         return new
 
-    def token(self, token_id: int, row: Row) -> Token:
+    def token(self, token_id: int, row: DrawnRow) -> Token:
         """A token as it stands in a text; its number if its text is not known."""
         tokenizer = self.source.tokenizer
         data = tokenizer.token_bytes[token_id] if tokenizer and 0 <= token_id < len(tokenizer) else b""

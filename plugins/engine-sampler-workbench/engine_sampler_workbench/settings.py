@@ -43,7 +43,7 @@ def span(param: Param) -> tuple[float, float, float]:
 
 
 @dataclass
-class Settings:
+class PageSettings:
     """All that a link restores.
 
     values   the parameters that were given, by name, as `SamplingParams` takes them.
@@ -69,7 +69,7 @@ class Settings:
         return next((name for name in STRUCTURED_PARAMS if self.values.get(name)), None)
 
     def set(self, name: str, value: Any) -> None:
-        """Set a parameter; its neutral value removes it. Raises `ParameterError`, and changes nothing then."""
+        """Set a parameter; its neutral value removes it. Raises `ParameterError`, and changes nothing."""
         values = {**self.values, name: value}
         if SamplingParams(**values)[name] == SamplingParams.parameters()[name].neutral:
             del values[name]
@@ -87,14 +87,14 @@ class Settings:
         return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
 
 
-def restored(state: str) -> Settings:
+def restored(state: str) -> PageSettings:
     """The settings of `link`, or of an address that has it. Raises ValueError for any other text."""
     if "state=" in state:
         state = parse_qs(urlsplit(state).query).get("state", [""])[0]
     try:
         packed = base64.urlsafe_b64decode(state[:MOST_LINK] + "=" * (-len(state) % 4))
         text = zlib.decompressobj().decompress(packed, MOST_STATE)
-        settings = Settings(**json.loads(text))
+        settings = PageSettings(**json.loads(text))
         kinds = [type(value) for value in vars(settings).values()]
         if kinds != [str, dict, dict, int, int] or len(settings.prompt) > MOST_PROMPT:
             raise ValueError

@@ -26,7 +26,7 @@ class EngineDied(RuntimeError):
     """The process of the model has ended, or does not answer."""
 
 
-class Engine:
+class ModelProcess:
     """A model in a process of its own: where it crashes, the page lives on.
 
     kind  "llama.cpp" or "transformers", with the path of a model, or "demo engine".
@@ -131,10 +131,9 @@ def _answer_all(pipe: Connection, kind: str, path: str | None) -> None:
 
 def _session(kind: str, path: str | None) -> Session:
     if path is None:
-        from engine_sampler.demo import DemoSession
-        from engine_sampler.demo import Engine as DemoEngine
+        from engine_sampler.demo import DemoSession, Engine
 
-        return DemoSession(DemoEngine.load())
+        return DemoSession(Engine.load())
     module = MODULES[kind]
     try:
         session: Session = importlib.import_module(module).Session(path)
@@ -168,5 +167,5 @@ class FileRows:
     close = restart
 
 
-Source: TypeAlias = Engine | FileRows
+Source: TypeAlias = ModelProcess | FileRows
 """`is_fixed`: whether row i is the same whatever tokens were drawn before it."""

@@ -196,7 +196,7 @@ def _explained(page: Any, grammar: Grammar) -> tuple[str, str, str]:
 
 
 class TakeTab:
-    """Settings in the words of other systems, pictures, a table, the link."""
+    """PageSettings in the words of other systems, pictures, a table, the link."""
 
     title = "Take it with you"
 

@@ -121,10 +121,10 @@ class _Given:
         return self.take({name: name for name in names})
 
 
-def _of(system: Any, given: _Given) -> Export:
-    name, language, code = system(given)
-    lacking = (f"{name} has no {key} (here {_json(value)[:60]})." for key, value in given.values.items())
-    return Export(name, language, code, (*given.missing, *lacking))
+def _of(system: Any, unsaid: _Given) -> Export:
+    name, language, code = system(unsaid)
+    lacking = (f"{name} has no {key} (here {_json(value)[:60]})." for key, value in unsaid.values.items())
+    return Export(name, language, code, (*unsaid.missing, *lacking))
 
 
 def _plain(value: Any) -> Any:
@@ -139,57 +139,57 @@ def _json(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
 
 
-def _vllm(given: _Given) -> tuple[str, str, str]:
+def _vllm(unsaid: _Given) -> tuple[str, str, str]:
     names = ("json_schema", "regex", "choice", "grammar", "json_object")
-    structured = given.take({name: name.removesuffix("_schema") for name in names})
-    given.values.pop("key_order", None)  # vLLM's own
+    structured = unsaid.take({name: name.removesuffix("_schema") for name in names})
+    unsaid.values.pop("key_order", None)  # vLLM's own
     if isinstance(structured.get("json"), str):
         structured["json"] = json.loads(structured["json"])
-    body = given.take({name: name for name in _VLLM})
+    body = unsaid.take({name: name for name in _VLLM})
     body |= {"structured_outputs": structured} if structured else {}
-    theirs = [name for name in NAMED["vllm"] if name in given.active]
-    ours = [name for name in given.active if name in theirs]
+    theirs = [name for name in NAMED["vllm"] if name in unsaid.active]
+    ours = [name for name in unsaid.active if name in theirs]
     if ours != theirs:
-        given.missing.append(f"vLLM runs {', '.join(theirs)} in this order; here it is {', '.join(ours)}.")
+        unsaid.missing.append(f"vLLM runs {', '.join(theirs)} in this order; here it is {', '.join(ours)}.")
     if unknown := [name for name in _NOT_OPENAI if name in body]:
-        given.missing.append(f"OpenAI’s own API does not know {', '.join(unknown)}.")
+        unsaid.missing.append(f"OpenAI’s own API does not know {', '.join(unknown)}.")
     return "vLLM", "json", _json(dict(sorted(body.items())), 2)
 
 
-def _llama(given: _Given) -> tuple[str, str, str]:
-    active, values = given.active, given.values
+def _llama(unsaid: _Given) -> tuple[str, str, str]:
+    active, values = unsaid.active, unsaid.values
     if "temperature" in values and "temperature" not in active:
         active.append("temperature")  # greedy
     if "penalties" in active:
         values.setdefault("penalty_last_n", -1)
         counted = {"frequency_penalty", "presence_penalty"} & {*values}
         if values.pop("penalty_scope", "default") != "all" and counted:
-            given.missing.append("llama.cpp counts the prompt, too, for frequency and presence penalties.")
-    flags = [[flag, str(value)] for flag, value in given.take(_LLAMA).items()]
+            unsaid.missing.append("llama.cpp counts the prompt, too, for frequency and presence penalties.")
+    flags = [[flag, str(value)] for flag, value in unsaid.take(_LLAMA).items()]
     flags.append(["--samplers", ";".join(_LLAMA_SAMPLERS[n] for n in active if n in _LLAMA_SAMPLERS)])
     flags += [["--ignore-eos"]] * bool(values.pop("ignore_eos", False))
     flags += [["--logit-bias", f"{k}{v:+g}"] for k, v in values.pop("logit_bias", {}).items()]
-    flags += [[f"--{name.replace('_', '-')}", str(value)] for name, value in given.constraint().items()]
+    flags += [[f"--{name.replace('_', '-')}", str(value)] for name, value in unsaid.constraint().items()]
     lines = [" ".join(map(shlex.quote, flag)) for flag in flags]
     return "llama.cpp", "bash", " \\\n  ".join(["llama-cli -m MODEL", *lines])
 
 
-def _koboldai(given: _Given) -> tuple[str, str, str]:
-    active, values = given.active, given.values
+def _koboldai(unsaid: _Given) -> tuple[str, str, str]:
+    active, values = unsaid.active, unsaid.values
     if "penalties" in active and values.get("penalty_last_n", -1) == -1:
         values["penalty_last_n"] = 0  # there, the whole context
     values.pop("penalty_scope", None)  # of the whole context, there
     for name, rule in _KOBOLDAI_CUTS.items():
         if values.pop(name, None) != rule and (owner := name.removesuffix("_cut")) in active:
-            given.missing.append(f"KoboldAI cuts at {owner} by {name}={rule!r}.")
-    body, newer, texts = given.take(_KOBOLDAI), given.take(_KOBOLDCPP), [*given.constraint().values()]
+            unsaid.missing.append(f"KoboldAI cuts at {owner} by {name}={rule!r}.")
+    body, newer, texts = unsaid.take(_KOBOLDAI), unsaid.take(_KOBOLDCPP), [*unsaid.constraint().values()]
     constraint = {"grammar": texts[0]} if texts else {}
     if newer or constraint:
-        given.missing.append(f"Only koboldcpp knows {', '.join([*newer, *constraint])}, KoboldAI does not.")
+        unsaid.missing.append(f"Only koboldcpp knows {', '.join([*newer, *constraint])}, KoboldAI does not.")
     known = [name for name in active if name in KOBOLDAI_IDS]
     order = dict.fromkeys([*known, *NAMED["koboldai"]])
     if others := [name for name in active if name not in KOBOLDAI_IDS]:
-        given.missing.append(
+        unsaid.missing.append(
             f"sampler_order has no place for {', '.join(others)}: koboldcpp has one for each."
         )
     body |= {**newer, **constraint, "sampler_order": [KOBOLDAI_IDS.index(name) for name in order]}
