@@ -7,11 +7,11 @@ Beside that, the parts that a chain may have (`chain_parts`), settings in the wo
 from typing import TYPE_CHECKING
 
 from ..base.cached import lazy_names
-from .systems import Export, exports
 from .files import read_rows
 from .html import draw_html, row_html
 from .parts import ChainPart, chain_parts
 from .reading import Cut, Draw, TraceReading
+from .systems import Export, exports
 from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _source(arguments: argparse.Namespace) -> Any:
-    from .sources import ModelProcess, FileRows
+    from .sources import FileRows, ModelProcess
 
     if arguments.rows is not None:
         return FileRows(arguments.rows)

@@ -11,7 +11,7 @@ import pytest
 from engine_sampler_workbench.picture import compared_html, draws_html, text_html
 from engine_sampler_workbench.session import DRAWS, MOST_ROW_BYTES, Text, compare
 from engine_sampler_workbench.settings import PRESETS, PageSettings, restored, span
-from engine_sampler_workbench.sources import ModelProcess, EngineDied, FileRows
+from engine_sampler_workbench.sources import EngineDied, FileRows, ModelProcess
 
 from engine_sampler import ParameterError, SamplingParams, Scheduler
 
