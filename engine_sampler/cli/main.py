@@ -354,7 +354,11 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s (--prompt TEXT | --logits FILE) [option ...]"
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", type=utf8_text, metavar="TEXT", help="explain the token after this text")
-    source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
+    source.add_argument(
+        "--logits",
+        metavar="FILE",
+        help="explain this row of logits: a .npy, or the first row of a .jsonl of a server's logprobs",
+    )
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")
     parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
