@@ -84,8 +84,7 @@ def print_rules(grammar: Grammar, as_read: bool) -> None:
 
 def print_mask(grammar: Grammar, beginning: str, tokenizer: str | None, engine: str) -> bool:
     """Print what may follow the beginning of a text; True if it cannot be read."""
-    from ..explain.masks import explain_mask
-    from .masks import mask_lines
+    from ..explain import explain_mask, mask_lines
     from .tokenizers import tokenizer_from
 
     vocabulary = tokenizer_from(tokenizer)

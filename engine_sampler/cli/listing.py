@@ -12,6 +12,7 @@ from ..backends.library import LibraryBackend, LibraryError
 from ..base.environment import PREFIX, VARIABLES
 from ..base.packaged import grammar_names, grammar_text
 from ..contract import Backend, DeferredBackend, Sampler, Selector
+from ..explain.labels import first_sentence
 from ..for_bridges.peers import bridges
 from ..grammar import Grammar, GrammarError
 from ..registry import Catalogue, Registry
@@ -42,7 +43,7 @@ def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:
 
 def summary_of(value: object) -> str:
     """The first sentence of a class's docstring."""
-    return _first_sentence(type(value).__doc__)
+    return first_sentence(type(value).__doc__)
 
 
 def _summary(catalogue: Catalogue, kind: str, value: Any) -> str:
@@ -63,21 +64,15 @@ def _library_summary(catalogue: Catalogue, library: LibraryBackend) -> str:
     return f"{library.description} It runs {runs or 'nothing'}; the host runs the rest."
 
 
-def _first_sentence(text: str | None) -> str:
-    paragraph = (text or "").strip().partition("\n\n")[0]
-    sentence, _, rest = " ".join(paragraph.split()).partition(". ")
-    return f"{sentence}." if rest else sentence
-
-
 def _grammar_summary(value: Any) -> str:
     """The first sentence of the comment that opens a Lark text, or of a docstring; else the kind of a
     `Grammar`."""
     if isinstance(value, Grammar):
         return _grammar_summary(value.text or "") or f"A grammar of the kind {value.kind}."
     if not isinstance(value, str):
-        return _first_sentence(value.__doc__)
+        return first_sentence(value.__doc__)
     comment = itertools.takewhile(lambda line: line.startswith("//"), value.strip().splitlines())
-    return _first_sentence(" ".join(line.removeprefix("//") for line in comment))
+    return first_sentence(" ".join(line.removeprefix("//") for line in comment))
 
 
 def _library_grammars(registry: Registry) -> list[dict[str, Any]]:

@@ -18,18 +18,18 @@ import numpy as np
 from .. import __version__
 from ..backends.library import LibraryError
 from ..base.errors import TokenizerMissing
-from ..explain import plot, trace, why_not
-from ..explain.labels import shortened, token_text
+from ..explain import TraceReading, plot, read_rows, trace
+from ..explain.labels import shortened
 from ..for_bridges import to_numpy
 from ..for_bridges.peers import PeerError, installed_release
 from ..registry import PluginError, default_registry
 from ..scheduler import sibling_count
 from .bench.report import bench_options, run_bench
+from .commands import plugin_commands
 from .listing import inventory
 from .logprobs_log import LogprobsLog
 from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
-from .rows import read_row, token_id_of
 from .sections import sections
 from .serve.command import run_serve, serve_options
 
@@ -186,10 +186,10 @@ def run_explain(arguments: argparse.Namespace) -> None:
     """Show what each step of the chain does to one row of logits."""
     params = parameters_of(arguments)
     row, title, context = _row_to_explain(arguments)
-    tokenizer = context.get("tokenizer")
-    token_ids = [token_id_of(text, tokenizer) for text in arguments.token]
     steps = trace(row, params, top=arguments.top, backend=arguments.backend, **context)
-    fates = [f"{token_text(tokenizer, token_id)}: {why_not(steps, token_id)}" for token_id in token_ids]
+    position = len(context.get("prompt_token_ids", ()))
+    reading = TraceReading(steps, context.get("tokenizer"), seed=params.seed, position=position)
+    fates = [reading.why(token_id) for token in arguments.token for token_id in _named(reading, token)]
     if arguments.plot:
         plot(steps, arguments.plot, title=title, top=arguments.top)
     try:
@@ -203,6 +203,14 @@ def run_explain(arguments: argparse.Namespace) -> None:
     print(*fates, sep="\n", end="\n" * bool(fates))
     if arguments.plot:
         print(f"the picture is in {arguments.plot}", file=sys.stderr)
+
+
+def _named(reading: TraceReading, token: str) -> list[int]:
+    """The tokens that `--token` names, by an id or a text."""
+    if named := reading.named(f"#{token}" if token.isdecimal() else token):
+        return named
+    size = len(reading.removed_at)
+    raise ValueError(f"--token {token!r} is not allowed: an id below {size}, or the text of a token")
 
 
 def run_check(arguments: argparse.Namespace) -> bool:
@@ -287,7 +295,10 @@ def _row_to_explain(arguments: argparse.Namespace) -> tuple[np.ndarray, str, dic
     if arguments.logits is not None:
         if (arguments.engine, arguments.model) != (None, None):
             raise ValueError("--engine and --model are not allowed with --logits: they are for --prompt")
-        return read_row(arguments.logits), Path(arguments.logits).name, {}
+        rows, tokenizer = read_rows(arguments.logits)
+        if len(rows) > 1 and not arguments.logits.endswith(".jsonl"):
+            raise ValueError(f"{arguments.logits} has {len(rows)} rows of logits: one is allowed")
+        return rows[0].astype(np.float32), Path(arguments.logits).name, {"tokenizer": tokenizer}
     session = _session(arguments, 1)
     token_ids = session.encode(arguments.prompt)
     vocabulary = session.scheduler.vocabulary
@@ -327,10 +338,16 @@ def parser() -> argparse.ArgumentParser:
         ("grammar", run_grammar, _grammar_options),
         ("bench", run_bench, bench_options),
     ):
-        command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
-        command.set_defaults(run=run)
-        add_options(command)
+        _add_command(commands, name, run, add_options)
+    for command in plugin_commands(commands.choices):
+        _add_command(commands, *command)
     return whole
+
+
+def _add_command(commands: Any, name: str, run: Callable[..., Any], add_options: Callable[..., None]) -> None:
+    command = commands.add_parser(name, help=run.__doc__, description=run.__doc__, allow_abbrev=False)
+    command.set_defaults(run=run)
+    add_options(command)
 
 
 def _engine_options(parser: argparse.ArgumentParser) -> None:
@@ -375,7 +392,8 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s (--prompt TEXT | --logits FILE) [option ...]"
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompt", type=utf8_text, metavar="TEXT", help="explain the token after this text")
-    source.add_argument("--logits", metavar="FILE", help="explain this row of logits, a .npy file")
+    logits = "explain this row of logits: a .npy, or the first row of a .jsonl of a server's logprobs"
+    source.add_argument("--logits", metavar="FILE", help=logits)
     _model_options(parser)
     _engine_options(parser)
     parser.add_argument("--top", type=int, default=12, metavar="N", help="tokens to follow (default: 12)")

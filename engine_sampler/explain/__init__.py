@@ -1,5 +1,8 @@
-"""The effect of each step of a chain on one row: as data (`trace`), for one token (`why_not`), in the
-terminal, and as a picture (`plot`)."""
+"""The effect of each step of a chain on one row: as data (`trace`), in sentences (`TraceReading`), in the
+terminal, and as a picture (`plot`).
+
+Beside that, the parts that a chain may have (`chain_parts`), settings in the words of other systems
+(`exports`), and what a grammar allows (`explain_mask`)."""
 
 from __future__ import annotations
 
@@ -7,22 +10,45 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .fates import TokenFate, why_not
+from ..base.cached import lazy_names
+from .files import read_rows
+from .html import draw_html, row_html
+from .parts import ChainPart, chain_parts
+from .reading import Cut, Draw, TraceReading
+from .systems import Export, exports
 from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .mask_lines import mask_lines
+    from .masks import MaskExplanation, explain_mask
+
 __all__ = [
-    "TokenFate",
+    "ChainPart",
+    "Cut",
+    "Draw",
+    "Export",
+    "MaskExplanation",
     "TopToken",
+    "TraceReading",
     "TraceStep",
+    "chain_parts",
+    "draw_html",
+    "explain_mask",
+    "exports",
+    "mask_lines",
     "notable_tokens",
     "plot",
     "probabilities",
+    "read_rows",
+    "row_html",
     "trace",
-    "why_not",
 ]
+
+__getattr__ = lazy_names(  # what loads grammars
+    __name__, {".masks": "MaskExplanation explain_mask", ".mask_lines": "mask_lines"}
+)
 
 
 def plot(

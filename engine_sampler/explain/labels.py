@@ -34,6 +34,13 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def first_sentence(text: str | None) -> str:
+    """The first sentence of a docstring, on one line."""
+    paragraph = (text or "").strip().partition("\n\n")[0]
+    sentence, _, rest = " ".join(paragraph.split()).partition(". ")
+    return f"{sentence}." if rest else sentence
+
+
 def settings_text(settings: Mapping[str, Any], owner: str = "") -> str:
     """Parameters as "name=value"; only the value if the name is the owner's own."""
     return " ".join(

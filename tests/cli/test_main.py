@@ -50,8 +50,9 @@ def test_explain_says_what_became_of_a_token(corpus):
     done = run("explain", *options, "--token", " sat", "--token", "5")
     assert done.returncode == 0
     first, second = done.stdout.splitlines()[-2:]
-    assert first.startswith("␣sat: ")
-    assert ": removed by step 1, top_k 2: it had " in second
+    assert first.startswith("␣sat (#")
+    assert "(#5) is number " in second
+    assert "top_k removed it when it had " in second
 
 
 def test_explain_draws_png_and_svg(row, tmp_path):
@@ -194,8 +195,11 @@ def _read(terminal: int) -> bytes:
         (["explain", "--logits", "no-such-file.npy"], "no-such-file.npy"),
         (["explain", "--logits", __file__], "test_main.py"),
         (["explain", "--logits", __file__, "--model", "x"], "--engine and --model are not allowed with"),
-        (["explain", "--prompt", "x", "--corpus", __file__, "--token", "no such"], "the text of one token"),
-        (["explain", "--prompt", "x", "--corpus", __file__, "--token", "99999"], "token_id=99999 is not"),
+        (["explain", "--prompt", "x", "--corpus", __file__, "--token", "no such"], "or the text of a token"),
+        (
+            ["explain", "--prompt", "x", "--corpus", __file__, "--token", "99999"],
+            "'99999' is not allowed: an id below",
+        ),
         (["explain", "--prompt", "x", "--corpus", __file__, "--plot", "x.gif"], "x.gif is not allowed"),
         (["demo", "--steps", "many"], "argument --steps: invalid int value: 'many'"),
         (["demo", "--top-k", "3"], "unexpected argument '--top-k'"),

@@ -17,6 +17,8 @@ SURFACE = (
     "engine_sampler",
     "engine_sampler.arithmetic",
     "engine_sampler.contract",
+    "engine_sampler.demo",
+    "engine_sampler.explain",
     "engine_sampler.for_backends",
     "engine_sampler.for_bridges",
     "engine_sampler.stateless",

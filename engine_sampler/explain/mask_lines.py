@@ -1,4 +1,4 @@
-"""`engine-sampler grammar --mask`: what may follow the beginning of a text, as lines."""
+"""What may follow the beginning of a text, as lines: `engine-sampler grammar --mask`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..explain.labels import token_text
-from ..explain.masks import MaskExplanation
 from ..grammar.program.notation import class_text
 from ..tokenizer import Tokenizer
+from .labels import token_text
+from .masks import MaskExplanation
 
 if TYPE_CHECKING:
     from ..grammar.engines.reference.readings import ItemReading, RowReading, ThreadReading
