@@ -227,13 +227,20 @@ def test_an_error_ends_the_process_as_it_ends_the_command(arguments):
     assert (apart.stdout, apart.stderr) == (here.stdout, here.stderr)
 
 
-@pytest.mark.parametrize("array", [np.zeros((2, 3), np.float32), np.zeros(3, np.int64), np.float32(1)])
-def test_an_array_that_is_not_a_row_is_refused(array, tmp_path):
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.zeros((2, 3), np.float32), "wrong.npy has 2 rows of logits: one is allowed"),
+        (np.zeros(3, np.int64), "wrong.npy has no rows of logits: floats"),
+        (np.float32(1), "wrong.npy has no rows of logits: floats"),
+    ],
+)
+def test_an_array_that_is_not_a_row_is_refused(array, reason, tmp_path):
     needs_extra()
     np.save(tmp_path / "wrong.npy", array)
     done = run("explain", "--logits", tmp_path / "wrong.npy")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "wrong.npy is not a row of logits" in done.stderr
+    assert reason in done.stderr
 
 
 def crafted(header: bytes) -> bytes:
@@ -261,7 +268,7 @@ def crafted(header: bytes) -> bytes:
 def test_a_crafted_file_is_not_a_row(data, tmp_path, capsys):
     (tmp_path / "crafted.npy").write_bytes(data)
     assert main(["explain", "--logits", str(tmp_path / "crafted.npy")]) == 2
-    assert "crafted.npy is not a row of logits" in capsys.readouterr().err
+    assert "crafted.npy has no rows of logits" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<f8", "longdouble"])
