@@ -307,8 +307,8 @@ def _parser() -> argparse.ArgumentParser:
         ("bench", run_bench, bench_options),
     ):
         _add_command(commands, name, run, add_options)
-    for name, run, add_options in plugin_commands(commands.choices):
-        _add_command(commands, name, run, add_options)
+    for command in plugin_commands(commands.choices):
+        _add_command(commands, *command)
     return parser
 
 

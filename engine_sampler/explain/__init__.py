@@ -15,7 +15,7 @@ from .systems import Export, exports
 from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 
 if TYPE_CHECKING:
-    from .mask_lines import mask_lines
+    from .mask_text import mask_lines
     from .masks import MaskExplanation, explain_mask
     from .plots import picture
 
@@ -44,5 +44,5 @@ __all__ = [
 # What loads grammars, and matplotlib.
 __getattr__ = lazy_names(
     __name__,
-    {".masks": "MaskExplanation explain_mask", ".mask_lines": "mask_lines", ".plots": "picture"},
+    {".masks": "MaskExplanation explain_mask", ".mask_text": "mask_lines", ".plots": "picture"},
 )

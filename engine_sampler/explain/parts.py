@@ -40,7 +40,8 @@ def chain_parts(order: str | Sequence[str] = "llama.cpp") -> list[ChainPart]:
     named = lookup_of(catalogue).order(SamplingParams(order=order).order)
     edits = [sampler for sampler in catalogue.samplers.values() if sampler.role == "edit"]
     ordered = [catalogue.samplers[name] for name in dict.fromkeys(named)]
-    return [_part(part) for part in (*edits, *ordered, *catalogue.selectors.values())]
+    parts: list[Sampler | Selector] = [*edits, *ordered, *catalogue.selectors.values()]
+    return [_part(part) for part in parts]
 
 
 def _part(part: Sampler | Selector) -> ChainPart:
