@@ -1,7 +1,6 @@
 """Screens of the workbench for its page, from a real run: `python -m docs.screens`.
 
-Needs engine-sampler-workbench, playwright, Pillow and Chromium. Browsers draw differently, so no test
-compares them.
+Needs engine-sampler-workbench, playwright, Pillow and Chromium. Browsers differ, so no test compares them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from engine_sampler import Tokenizer
 from engine_sampler.contract import allocate_bitmask
 from engine_sampler.explain.labels import token_text
-from engine_sampler.explain.mask_report import mask_lines
+from engine_sampler.explain.mask_text import mask_lines
 from engine_sampler.explain.masks import explain_mask
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.engines.reference import ReferenceGrammar, ReferenceVocabulary

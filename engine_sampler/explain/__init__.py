@@ -21,7 +21,7 @@ from .tracing import TopToken, TraceStep, notable_tokens, probabilities, trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .mask_report import mask_lines
+    from .mask_text import mask_lines
     from .masks import MaskExplanation, explain_mask
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 __getattr__ = lazy_names(  # what loads grammars
-    __name__, {".masks": "MaskExplanation explain_mask", ".mask_report": "mask_lines"}
+    __name__, {".masks": "MaskExplanation explain_mask", ".mask_text": "mask_lines"}
 )
 
 

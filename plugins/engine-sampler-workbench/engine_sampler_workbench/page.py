@@ -177,7 +177,7 @@ class Page:
 
     def button(self, text: str, doing: Callable[[], Any], style: str = "outline") -> Any:
         """A small button."""
-        return ui.button(text, on_click=lambda: doing()).props(f"dense no-caps {style}")
+        return ui.button(text, on_click=lambda: doing(), color=None).props(f"dense no-caps {style}")
 
     def show_error(self, text: str, died: bool = False) -> None:
         """Show an error above the page; "" removes it."""

@@ -46,12 +46,12 @@ class RowTab:
             self.scale = ui.toggle(["log", "linear"], value="log", on_change=self.refresh)
             self.scale.props("dense no-caps flat aria-label=scale")
         self.figures = ui.label("No row yet: press Generate or Step.")
-        self.draw = ui.html("", sanitize=False)
+        self.draw = ui.html("", sanitize=False).classes("wide")
         self.drawn = ui.label("").classes("muted")
         self.asked = ui.input("Why not …? a token’s text, or #id", on_change=self._answer)
         self.asked.props("dense outlined clearable maxlength=100").classes("why")
         self.answer = ui.label("").classes("pre answer").props("role=status")
-        self.picture = ui.html("", sanitize=False).classes("row-picture").props("tabindex=0")
+        self.picture = ui.html("", sanitize=False).classes("row-picture wide").props("tabindex=0")
         self.others = ui.label("").classes("muted")
 
     def refresh(self) -> None:
@@ -92,7 +92,7 @@ class CompareTab:
                 ui.label(name).classes(f"strong chain-{name}")
                 self.lines.append(ui.html("", sanitize=False).classes("tokens"))
         self.caption = ui.label("").classes("muted")
-        self.bars = ui.html("", sanitize=False).classes("scroll")
+        self.bars = ui.html("", sanitize=False).classes("scroll wide")
 
     def use(self, values: Any) -> None:
         """Take these parameters for the other chain."""
@@ -249,7 +249,7 @@ TABS = (RowTab, CompareTab, GrammarTab, TakeTab)
 
 def presets(use: Any, title: str) -> None:
     """A menu of the presets."""
-    with ui.button(title).props("dense no-caps outline"), ui.menu():
+    with ui.button(title, color=None).props("dense no-caps outline"), ui.menu():
         for name, values in PRESETS.items():
             ui.menu_item(name, lambda values=values: use(values))
 
