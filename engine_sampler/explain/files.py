@@ -50,7 +50,7 @@ def read_rows(path: str) -> tuple[np.ndarray, Tokenizer | None]:
 def _array(path: str) -> np.ndarray:
     rows: Any = None
     try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        rows = np.lib.format.open_memmap(path, mode="r")
     except OSError:
         raise
     except Exception:  # the parser of NumPy's headers raises whatever a crafted file leads to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -210,7 +211,7 @@ def test_an_array_that_is_not_a_row_is_refused(array, tmp_path):
     np.save(tmp_path / "wrong.npy", array)
     done = run("explain", "--logits", tmp_path / "wrong.npy")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "wrong.npy is not a row of logits" in done.stderr
+    assert re.search(r"wrong\.npy has (no|2) rows of logits", done.stderr)
 
 
 def crafted(header: bytes) -> bytes:
@@ -238,7 +239,7 @@ def crafted(header: bytes) -> bytes:
 def test_a_crafted_file_is_not_a_row(data, tmp_path, capsys):
     (tmp_path / "crafted.npy").write_bytes(data)
     assert main(["explain", "--logits", str(tmp_path / "crafted.npy")]) == 2
-    assert "crafted.npy is not a row of logits" in capsys.readouterr().err
+    assert "crafted.npy has no rows of logits" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("dtype", [">f4", "<f8", "longdouble"])
