@@ -96,7 +96,10 @@ class Page:
         await self._look()
         if text.wants_more:
             while text.wants_more and not self.asked:
+                drawn = len(text.tokens)
                 await run.io_bound(text.advance)
+                if self.tokens.is_deleted or (len(text.tokens) == drawn and not text.ended):
+                    return  # the tab is closed, or the server: then nothing runs in threads any more
                 self.show_text()
             await self._look()
 
