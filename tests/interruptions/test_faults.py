@@ -79,7 +79,7 @@ def belongs_to(scheduler: Scheduler, failing: set[str]) -> Callable[[FrameType],
 
     def parts(request: Request) -> Iterator[Any]:
         yield from (request.phases, request.constraint, request.grammar, request.text, request.state)
-        yield from (request.stop_checks, request.answer, request.answer and request.answer._parser)
+        yield from (request.stop_checks, request.answer, request.answer and request.answer.parser)
         yield from (part.matcher for part in (request.constraint, request.grammar) if part is not None)
         yield from (state for _, state in request.stop_checks.criteria)
 
