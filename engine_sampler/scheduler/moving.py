@@ -6,6 +6,7 @@ the selector noted of each, the logprobs that criteria have seen, and how much o
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -185,6 +186,10 @@ def _checked(state: Any) -> Mapping[str, Any]:
         )
     if not isinstance(state["params"], Mapping) or state["seed"] is None:
         raise ParameterError("state['params'] and state['seed'] are not allowed to be missing")
+    if not isinstance(state["request_id"], (int, str, type(None))):
+        raise ParameterError(
+            f"state['request_id']={quoted(state['request_id'])} is not allowed: an integer or a text"
+        )
     return state
 
 
@@ -194,6 +199,7 @@ def _numbers(name: str, values: Any, count: int) -> list[float] | None:
         return None
     if isinstance(values, list) and len(values) == count:
         numbers = [math.nan if value is None else value for value in values]
-        if all(type(number) in (int, float) for number in numbers):
-            return [float(number) for number in numbers]
+        with contextlib.suppress(OverflowError):  # an integer beyond all floats
+            if all(type(number) in (int, float) for number in numbers):
+                return [float(number) for number in numbers]
     raise ParameterError(f"state[{name!r}]={quoted(values)} is not allowed: a number for each of token_ids")

@@ -285,6 +285,8 @@ WRONG: list[tuple[str, Any]] = [
     ("notes", "ab"),
     ("logprobs", [[1.0], 2.0]),
     ("logprobs", 3),
+    ("logprobs", [10**400, 0.0]),
+    ("request_id", [1]),
     ("streamed", 3),
     ("streamed", "all"),
 ]
