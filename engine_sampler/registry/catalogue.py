@@ -205,7 +205,7 @@ def check_identifier(owner: str, name: Any) -> None:
         raise PluginError(f"{owner} has name={name!r}; it must be an identifier")
 
 
-RESERVED = frozenset(dir(Mapping)) | {"from_dict", "given", "parameters", "replace", "self"}
+RESERVED = frozenset(dir(Mapping)) | {"from_dict", "given", "parameters", "replace", "self", "to_dict"}
 """Names that mean something else as a keyword or an attribute of `SamplingParams`."""
 
 
