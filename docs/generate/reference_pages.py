@@ -133,7 +133,7 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "tools",
             "Tools and schemas",
             "Grammars of tool calls, and JSON Schemas of Python functions and types. "
-            "[Tool calls](../grammars.md) has examples.",
+            "[Tool calls](../grammars/tool-calls.md) has examples.",
             _GRAMMAR[1:2],
             _words("tool_calls TOOL_FAMILIES tool_of openapi_tools schema_of *"),
         ),

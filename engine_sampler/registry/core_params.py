@@ -155,7 +155,7 @@ STRUCTURED_PARAMS = _by_name(
         str,
         None,
         limit=MAX_GRAMMAR,
-        doc="the text follows this grammar: Lark text, or a registered name",
+        doc="the text follows this grammar: Lark text, GBNF, or a registered name",
     ),
     Param("json_object", bool, False, doc="the text is a JSON object"),
     Param(
