@@ -68,7 +68,7 @@ def _logprobs_in(path: str) -> Iterator[dict[bytes, float]]:
         for number, line in enumerate(file, 1):
             try:
                 found = [_logprobs(entry) for entry in _entries(json.loads(line))] if line.strip() else []
-            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
                 raise ValueError(f"{path}, line {number}: no logprobs as OpenAI or vLLM write them") from None
             yield from found[: MOST_ROWS - count]
             count += len(found)
@@ -92,8 +92,15 @@ def _entries(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def _logprobs(entry: Mapping[str, Any]) -> dict[bytes, float]:
     listed = [*entry["top_logprobs"], *([entry] if "token" in entry else [])]
-    pairs = {bytes(one.get("bytes") or one["token"].encode()): float(one["logprob"]) for one in listed}
+    pairs = {_bytes_of(one): float(one["logprob"]) for one in listed}
     kept = {token: p for token, p in pairs.items() if _NO_PROBABILITY < p <= 0}
     if not kept:
         raise ValueError("a row without tokens")
     return kept
+
+
+def _bytes_of(entry: Mapping[str, Any]) -> bytes:
+    listed = entry.get("bytes")
+    if not isinstance(listed, (list, type(None))):  # of a number, `bytes` makes as many zeros
+        raise ValueError("bytes are a list")
+    return bytes(listed) if listed else entry["token"].encode()

@@ -14,6 +14,8 @@ from .tracing import TraceStep
 
 _SLACK = 1e-6
 """Shares here are of float64 probabilities; the selector draws by integer weights."""
+_LONGEST_ID = 12
+"""Characters of a token's id, with the `#`."""
 _NAMED = 4
 """A text may be the text of several tokens; so many of them are explained."""
 
@@ -124,8 +126,8 @@ class TraceReading:
 
     def named(self, typed: str) -> list[int]:
         """The tokens that a text names: `#12` by its id, else all with these bytes, also after a space."""
-        if typed.startswith("#") and typed[1:].isdecimal() and int(typed[1:]) < len(self.removed_at):
-            return [int(typed[1:])]
+        if typed.startswith("#") and typed[1:].isdecimal() and len(typed) <= _LONGEST_ID:
+            return [int(typed[1:])] * (int(typed[1:]) < len(self.removed_at))
         if self.tokenizer is None or not typed:
             return []
         data = typed.replace("␣", " ").encode("utf-8", "replace")

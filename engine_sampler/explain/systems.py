@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -104,7 +106,7 @@ class _Given:
     """
 
     def __init__(self, params: SamplingParams) -> None:
-        self.values = {name: _plain(value) for name, value in params.given.items() if name != "order"}
+        self.values = {name: _plain(name, value) for name, value in params.given.items() if name != "order"}
         self.active = [sampler.name for sampler in build_chain(params).samplers if sampler.role != "edit"]
         self.missing: list[str] = []
         for owner in ("top_p", "tfs"):
@@ -114,6 +116,13 @@ class _Given:
     def take(self, keys: Mapping[str, str]) -> dict[str, Any]:
         """The parameters that `keys` name, under these keys."""
         return {key: self.values.pop(name) for name, key in keys.items() if name in self.values}
+
+    def leave_out_infinite(self) -> None:
+        """JSON has no −inf, which removes a token."""
+        biases = self.values.get("logit_bias", {})
+        if removed := [token_id for token_id, bias in biases.items() if bias == -math.inf]:
+            self.values["logit_bias"] = {k: v for k, v in biases.items() if k not in removed}
+            self.missing.append(f"JSON has no bias of −inf (here of {', '.join(removed)}).")
 
     def constraint(self) -> dict[str, Any]:
         """A schema as text, or a grammar in GBNF."""
@@ -127,12 +136,11 @@ def _of(system: Any, unsaid: _Given) -> Export:
     return Export(name, language, code, (*unsaid.missing, *lacking))
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """A value as JSON writes it; pairs of ids and biases as an object."""
-    if isinstance(value, tuple):
-        is_bias = bool(value) and all(isinstance(one, tuple) and len(one) == 2 for one in value)
-        return {str(k): v for k, v in value} if is_bias else list(value)
-    return value
+    if name == "logit_bias":
+        return {str(token_id): bias for token_id, bias in value}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _json(value: Any, indent: int | None = None) -> str:
@@ -144,7 +152,9 @@ def _vllm(unsaid: _Given) -> tuple[str, str, str]:
     structured = unsaid.take({name: name.removesuffix("_schema") for name in names})
     unsaid.values.pop("key_order", None)  # vLLM's own
     if isinstance(structured.get("json"), str):
-        structured["json"] = json.loads(structured["json"])
+        with contextlib.suppress(ValueError):  # no JSON, which vLLM says, too
+            structured["json"] = json.loads(structured["json"])
+    unsaid.leave_out_infinite()
     body = unsaid.take({name: name for name in _VLLM})
     body |= {"structured_outputs": structured} if structured else {}
     theirs = [name for name in NAMED["vllm"] if name in unsaid.active]
@@ -175,6 +185,7 @@ def _llama(unsaid: _Given) -> tuple[str, str, str]:
 
 
 def _koboldai(unsaid: _Given) -> tuple[str, str, str]:
+    unsaid.leave_out_infinite()
     active, values = unsaid.active, unsaid.values
     if "penalties" in active and values.get("penalty_last_n", -1) == -1:
         values["penalty_last_n"] = 0  # there, the whole context

@@ -422,7 +422,8 @@ def _continued(held: bytes, data: bytes, foreign: int) -> tuple[bytes, int]:
     data = held + data
     if not foreign or _unfinished(data) == len(data):
         return data, foreign
-    is_character = data[:4].decode("utf-8", errors="ignore").encode()[:1] == data[:1]
+    size = 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0)  # that its first byte announces
+    is_character = data[:size].decode("utf-8", errors="ignore").encode() == data[:size]
     return data if is_character else data[foreign:], 0
 
 

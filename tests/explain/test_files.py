@@ -36,7 +36,19 @@ def test_answers_of_servers_are_rows_over_the_tokens_that_they_list(tmp_path):
     np.testing.assert_array_equal(rows, [[-0.5, -1.5]] * 3 + [[-0.25, -2.0]])
 
 
-@pytest.mark.parametrize("line", ["[", "5", "{}", '{"top_logprobs": [{"token": 5}]}', "null", "[" * 100_000])
+WRONG = (
+    "[",
+    "5",
+    "{}",
+    '{"top_logprobs": [{"token": 5}]}',
+    '{"top_logprobs": [{"token": "a", "bytes": 30000000000, "logprob": -1}]}',
+    f'{{"top_logprobs": [{{"token": "a", "logprob": -1{"0" * 400}}}]}}',
+    "null",
+    "[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("line", WRONG)
 def test_what_has_no_logprobs_is_named_with_its_line(tmp_path, line):
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(CHAT) + "\n" + line + "\n", encoding="utf-8")

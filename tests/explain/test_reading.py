@@ -84,6 +84,7 @@ def test_why_not_a_token_in_sentences():
     assert "It is drawn from" in reading.why(other)
     assert reading.named("a") == [0, 1]
     assert reading.named("#3") == [3]
+    assert reading.named("#" + "9" * 5000) == []
     assert reading.why_not("#77") == ["No token is written '#77': type its exact text, or its id as #12."]
 
 

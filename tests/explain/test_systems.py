@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from engine_sampler_koboldai import from_request
@@ -81,3 +82,16 @@ def test_koboldai_cuts_by_a_rule_of_its_own_and_has_no_place_for_newer_samplers(
     assert "Only koboldcpp knows dry_multiplier, KoboldAI does not." in missing
     assert "sampler_order has no place for dry, eta_cutoff: koboldcpp has one for each." in missing
     assert "KoboldAI has no eta_cutoff (here 0.01)." in missing
+
+
+def test_what_json_cannot_say_is_left_out_and_named():
+    params = SamplingParams(logit_bias={5: -math.inf, 6: 1.0}, bad_words=[[1, 2], [3, 4]])
+    _, vllm, _, koboldai = exports(params)
+    body = json.loads(vllm.code)
+    assert (body["logit_bias"], body["bad_words"]) == ({"6": 1.0}, [[1, 2], [3, 4]])
+    for export in (vllm, koboldai):
+        assert "JSON has no bias of −inf (here of 5)." in export.missing
+
+
+def test_a_schema_that_is_no_json_is_given_as_it_is():
+    assert "{nope" in exports(SamplingParams(json_schema="{nope"))[1].code
