@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from engine_sampler_workbench import sources
 from engine_sampler_workbench.picture import compared_html, draws_html, text_html
 from engine_sampler_workbench.session import DRAWS, MOST_ROW_BYTES, Text, compare
 from engine_sampler_workbench.settings import PRESETS, PageSettings, restored, span
@@ -89,6 +91,26 @@ def test_an_engine_that_dies_is_named_and_can_be_started_again(engine):
         engine.encode("a")
     engine.restart()
     np.testing.assert_array_equal(engine.row([5, 6], 0), before)
+
+
+def test_an_answer_that_comes_too_late_is_given_to_nobody(engine, monkeypatch):
+    before = engine.encode("a")
+    monkeypatch.setattr(sources, "MOST_SECONDS", 0.1)
+    os.kill(engine.pid, signal.SIGSTOP)
+    with pytest.raises(EngineDied, match="has not answered"):
+        engine.row([5], 0)
+    with pytest.raises(EngineDied, match="has died"):
+        engine.encode("a")
+    monkeypatch.undo()
+    engine.restart()
+    assert engine.encode("a") == before
+
+
+def test_pages_that_start_an_engine_at_once_do_not_disturb_each_other(engine):
+    before = engine.encode("a")
+    with ThreadPoolExecutor() as pool:
+        calls = [pool.submit(engine.restart), pool.submit(engine.restart), pool.submit(engine.encode, "a")]
+        assert [call.result() for call in calls] == [None, None, before]
 
 
 def test_an_error_of_the_model_leaves_it_alive(engine):
