@@ -66,6 +66,31 @@ def test_the_row_of_a_token_says_why_it_was_drawn(engine):
         assert reading.draw.share is not None
 
 
+@pytest.mark.parametrize("values", [{"adaptive_target": 0.3}, {"mirostat": 1}])
+def test_the_row_of_a_token_is_shown_with_what_the_selector_noted_before(engine, values):
+    text = drawn(engine, SamplingParams(seed=7, max_tokens=8, **values))
+    assert text.ended
+    assert [text.reading(index).chosen for index in range(8)] == text.ids
+
+
+def test_the_row_of_a_token_from_a_phase_says_that_it_shows_the_base_parameters(engine):
+    hot = {"params": {"temperature": 3.0}}
+    text = drawn(engine, SamplingParams(seed=7, temperature=0.0, phases=[{"tokens": 6}, hot]))
+    readings = [text.reading(index) for index in range(12)]
+    differing = [index for index in range(12) if readings[index].chosen != text.ids[index]]
+    said = [index for index in range(12) if "base parameters" in text.draw_text(index, readings[index])]
+    assert differing
+    assert said == differing
+
+
+def test_a_grammar_that_needs_much_work_gives_a_token_with_every_step(engine):
+    grammar = "start: a\na: a a | a a a | /[a-z ]/ | /[a-z]+/"
+    text = Text(engine, engine.encode("a"), SamplingParams(seed=7, grammar=grammar), 3)
+    for count in (1, 2, 3):
+        text.advance()
+        assert len(text.tokens) == count
+
+
 def test_two_chains_draw_from_the_same_rows(engine):
     text = drawn(engine, SETTINGS.params)
     comparison = compare(text, 0, {"temperature": 0.0})
@@ -76,8 +101,9 @@ def test_two_chains_draw_from_the_same_rows(engine):
     assert compare(text, 0, text.params).differing == 0
 
 
-def test_draws_of_a_comparison_obey_its_grammar(engine):
-    text = drawn(engine, SamplingParams(seed=1, regex="[ab]{4}"), length=2)
+@pytest.mark.parametrize("bias", [{}, {"grammar_bias": 1000.0}])
+def test_draws_of_a_comparison_obey_its_grammar(engine, bias):
+    text = drawn(engine, SamplingParams(seed=1, regex="[ab]{4}", **bias), length=2)
     letters = {engine.tokenizer.token_bytes[t] for t in compare(text, 1, {}).draws[0]}
     assert letters <= {b"a", b"b", b"aa", b"ab", b"ba", b"bb", b"aaa", b"aba", b"bab", b"abb"}
 
@@ -202,6 +228,13 @@ def test_a_parameter_that_is_not_allowed_changes_nothing():
     assert settings.values == before
     settings.set("min_p", 0)
     assert "min_p" not in settings.values
+
+
+@pytest.mark.parametrize("seed", [None, -1])
+def test_a_page_always_has_a_seed(seed):
+    settings = PageSettings()
+    settings.use({"seed": seed})
+    assert settings.params.seed == 0
 
 
 def test_every_number_has_a_slider_that_holds_its_neutral_value():
