@@ -26,7 +26,7 @@ from ..contract import (
 from ..grammar.plugin.constraints import constraint_of, matcher_of
 from ..params import SamplingParams, build_chain, takes_grammar
 from ..registry import default_registry, structured_in
-from ..requests.history import History, TokenIds
+from ..requests.history import History, Notes, TokenIds
 from ..requests.slots import Slots
 from ..requests.state import RequestState
 from ..tokenizer import Tokenizer
@@ -78,6 +78,7 @@ def trace(
     *,
     prompt_token_ids: TokenIds = (),
     output_token_ids: TokenIds = (),
+    output_notes: Notes | None = None,
     tokenizer: Tokenizer | None = None,
     eos_token_ids: Iterable[int] = (),
     top: int = 10,
@@ -86,8 +87,9 @@ def trace(
     """Run the chain of `params` on one row [vocab], step by step on the whole row.
 
     The first step is the row as given, the last the selector's choice. Without a seed in `params`
-    the seed is 0. `top` is how many of the likeliest tokens each step lists; the EOS ids are the
-    tokenizer's unless given. The row is only read.
+    the seed is 0. `output_notes` are the "notes" of `Scheduler.export`, one for each token of the output:
+    mirostat and adaptive_target need them. `top` is how many of the likeliest tokens each step lists; the
+    EOS ids are the tokenizer's unless given. The row is only read.
 
     Raises `ParameterError` for ids outside the vocabulary, ValueError for a row that gives no
     token, with the reason, and for arguments that are not allowed.
@@ -98,7 +100,10 @@ def trace(
     if row.ndim != 1 or not len(row):
         raise ValueError(f"logits have shape {row.shape}; allowed is one row, [vocab]")
     eos = tuple(eos_token_ids) or (tokenizer.eos_token_ids if tokenizer else ())
-    slot = RequestState(build_chain(params), History(prompt_token_ids, output_token_ids))
+    notes = None if output_notes is None else np.array(output_notes, np.float64)
+    if notes is not None and notes.shape != (len(output_token_ids),):
+        raise ValueError(f"output_notes have shape {notes.shape}: one for each of output_token_ids is needed")
+    slot = RequestState(build_chain(params), History(prompt_token_ids, output_token_ids, notes))
     rows = _one_row(slot, params, Vocabulary(len(row), eos, tokenizer))
     try:
         tracing = _Trace(checked_row(row).copy(), params, rows, top)

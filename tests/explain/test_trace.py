@@ -11,6 +11,7 @@ from engine_sampler.contract import ParameterError
 from engine_sampler.explain import notable_tokens, trace
 from engine_sampler.params import SamplingParams
 from engine_sampler.registry import default_registry
+from engine_sampler.scheduler import Scheduler
 from engine_sampler.stateless import sample
 from engine_sampler.testing import apply_sampler
 from engine_sampler.tokenizer import Tokenizer
@@ -212,6 +213,21 @@ def test_the_choice_of_mirostat_is_that_of_the_stateless_call(version, backend):
         cut, last = trace(row, params, backend=backend)[-2:]
         assert last.token_id == sample(row[None], params, backend=backend).token_ids[0]
         assert cut.probabilities[last.token_id] > 0
+
+
+def test_the_choice_after_noted_tokens_is_that_of_the_scheduler():
+    row = np.random.default_rng(6).normal(0, 2, 60).astype(np.float32)
+    for values in ({"adaptive_target": 0.3}, {"mirostat": 1}, {"mirostat": 2, "mirostat_tau": 1.0}):
+        params = SamplingParams(seed=3, **values)
+        scheduler = Scheduler(60)
+        request = scheduler.add(params, [1])
+        for _ in range(12):
+            state = scheduler.export(request)
+            output, notes = state["token_ids"], state["notes"]
+            last = trace(row, params, prompt_token_ids=[1], output_token_ids=output, output_notes=notes)[-1]
+            assert scheduler.step(row[None]).token_ids[0] == last.token_id
+    with pytest.raises(ValueError, match="output_notes"):
+        trace(row, params, output_token_ids=[1, 2], output_notes=[None])
 
 
 def test_other_selectors_have_no_cut():

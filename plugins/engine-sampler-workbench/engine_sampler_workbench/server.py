@@ -88,8 +88,11 @@ def serve(source: Source, port: int = 0, *, restore: str | None = None, browser:
     address = f"http://{HOST}:{port}/?token={token}"
     pages: set[str] = set()
 
-    def root(state: str = "") -> None:
+    async def root(state: str = "") -> None:
         client = ui.context.client
+        await client.connected()  # who only reads the address does not have a page
+        if client.is_deleted:
+            return
         if len(pages) >= MOST_PAGES:
             ui.label(f"{MOST_PAGES} pages are open already: close one, then load this one again.")
             return

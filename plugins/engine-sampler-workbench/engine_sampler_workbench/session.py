@@ -43,13 +43,17 @@ class Text:
 
     length  how many tokens are wanted; `most` is how many rows a page keeps.
     before  the tokens under the settings before, for comparison.
+    notes   what the selector noted with each token, but not with the one that ends the text.
     ended   why no more tokens follow; "" while they may.
     """
 
     def __init__(self, source: Source, prompt: Sequence[int], params: SamplingParams, length: int) -> None:
         self.source, self.params, self.prompt = source, params, list(prompt)
-        self.scheduler = Scheduler(source.vocab_size, source.tokenizer, eos_token_ids=source.eos_token_ids)
-        self.scheduler.add(params, self.prompt)
+        self.scheduler = Scheduler(
+            source.vocab_size, source.tokenizer, eos_token_ids=source.eos_token_ids, postpone=False
+        )
+        self.request = self.scheduler.add(params, self.prompt)
+        self.notes: list[float | None] | None = None
         self.most = max(1, min(MOST_TOKENS, MOST_ROW_BYTES // (4 * source.vocab_size)))
         self.length = min(length, self.most)
         self.tokens: list[Token] = []
@@ -80,6 +84,8 @@ class Text:
         result = self.scheduler.step(self.rows[index].logits[None])
         if result.finish_reasons[0]:
             self.ended = str(result.errors[0] or result.stop_reasons[0] or "end of text")
+        else:
+            self.notes = self.scheduler.export(self.request)["notes"]
         if (token_id := int(result.token_ids[0])) >= 0:
             self.tokens.append(self.token(token_id, self.rows[index]))
 
@@ -113,12 +119,20 @@ class Text:
             self.params,
             prompt_token_ids=self.prompt,
             output_token_ids=history,
+            output_notes=self.notes and self.notes[:index],
             tokenizer=source.tokenizer,
             eos_token_ids=source.eos_token_ids,
             top=SHOWN,
         )
         position = len(self.prompt) + index
         return TraceReading(steps, source.tokenizer, seed=self.params.seed, position=position)
+
+    def draw_text(self, index: int, reading: TraceReading) -> str:
+        """Where the draw of a token fell, or that its row is not the one it was drawn from."""
+        if reading.chosen == self.ids[index]:
+            return reading.draw_text
+        drawn = reading.label(self.ids[index])
+        return f"The text has {drawn} here, from a phase of its own; this row shows the base parameters."
 
 
 class Comparison(NamedTuple):
@@ -149,7 +163,7 @@ def compare(text: Text, chosen: int, other: Mapping[str, Any]) -> Comparison:
 
 def _draws(text: Text, chosen: int, params: SamplingParams) -> Counter[int]:
     """The tokens that `DRAWS` seeds draw. The mask of a grammar is the same for all: it is taken once."""
-    masking = {*STRUCTURED_PARAMS, *GRAMMAR_OPTIONS}
+    masking = {*STRUCTURED_PARAMS, *GRAMMAR_OPTIONS, "grammar_bias"}
     mask = {name: value for name, value in params.given.items() if name in masking}
     rest = SamplingParams(**{name: value for name, value in params.given.items() if name not in masking})
     row, output = text.rows[chosen].logits[None], [text.ids[:chosen]]

@@ -76,9 +76,11 @@ class PageSettings:
         self.use(values)
 
     def use(self, values: Mapping[str, Any]) -> None:
-        """Take these parameters in place of all others, but keep the seed if they have none."""
+        """Take these parameters in place of all others, but keep the seed if they do not name one: a
+        page always has one."""
         kept = {"seed": self.values.get("seed") or 0, **values}
-        SamplingParams(**kept)
+        if SamplingParams(**kept).seed is None:
+            kept["seed"] = 0
         self.values = kept
 
     def link(self) -> str:

@@ -39,20 +39,23 @@ class ModelProcess:
     def __init__(self, kind: str = "demo engine", path: str | None = None) -> None:
         self.kind, self.path = kind, path
         self.title = f"{kind}: {path}" if path else kind
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._process: Any = None
         self.restart()
 
     def restart(self) -> None:
         """Start the process, again if need be."""
-        self.close()
-        context = multiprocessing.get_context("spawn")
-        self._pipe, other = context.Pipe()
-        self._process = context.Process(target=_answer_all, args=(other, self.kind, self.path), daemon=True)
-        self._process.start()
-        other.close()
-        table, self.vocab_size, self.eos_token_ids = self._answer()
-        self.tokenizer = Tokenizer(**table, encode=lambda text: self._ask("plain", text))
+        with self._lock:
+            self.close()
+            context = multiprocessing.get_context("spawn")
+            self._pipe, other = context.Pipe()
+            self._process = context.Process(
+                target=_answer_all, args=(other, self.kind, self.path), daemon=True
+            )
+            self._process.start()
+            other.close()
+            table, self.vocab_size, self.eos_token_ids = self._answer()
+            self.tokenizer = Tokenizer(**table, encode=lambda text: self._ask("plain", text))
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt as token ids."""
@@ -85,6 +88,7 @@ class ModelProcess:
     def _answer(self) -> Any:
         try:
             if not self._pipe.poll(MOST_SECONDS):
+                self.close()  # or a later question would get this answer
                 raise EngineDied(f"the engine ({self.title}) has not answered for {MOST_SECONDS} seconds")
             fault, value = self._pipe.recv()
         except (EOFError, OSError):

@@ -62,7 +62,7 @@ class RowTab:
         self.place.set_text(f"row {self.page.chosen + 1} of {len(self.page.text.tokens)}")
         self.figures.set_text(reading.summary)
         self.draw.set_content(draw_html(reading))
-        self.drawn.set_text(reading.draw_text)
+        self.drawn.set_text(self.page.text.draw_text(self.page.chosen, reading))
         self.picture.set_content(row_html(reading, top=SHOWN, logarithmic=self.scale.value == "log"))
         self.others.set_text(f"Removed: {reading.removed_text}.")
         self._answer()

@@ -19,6 +19,8 @@ import pytest
 pytest.importorskip("nicegui")
 sync_api = pytest.importorskip("playwright.sync_api")
 
+from engine_sampler_workbench.server import MOST_PAGES  # noqa: E402
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
@@ -324,6 +326,12 @@ def request(address: str, path: str, **headers: str) -> bytes:
         lines += [f"{key.replace('_', '-')}: {value}" for key, value in headers.items()]
         connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode())
         return connection.makefile("rb").readline().strip()
+
+
+def test_who_only_reads_the_address_takes_no_page_from_others(context, address):
+    for _ in range(MOST_PAGES):
+        assert request(address, address[address.index("/?") :]) == b"HTTP/1.1 200 OK"
+    assert len(tokens(opened(context, address))) == 40
 
 
 def test_nobody_is_answered_without_the_token_or_under_another_name(address):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from engine_sampler_workbench import sources
 from engine_sampler_workbench.picture import compared_html, draws_html, text_html
 from engine_sampler_workbench.session import DRAWS, MOST_ROW_BYTES, Text, compare
 from engine_sampler_workbench.settings import PRESETS, PageSettings, restored, span
@@ -64,6 +66,31 @@ def test_the_row_of_a_token_says_why_it_was_drawn(engine):
         assert reading.draw.share is not None
 
 
+@pytest.mark.parametrize("values", [{"adaptive_target": 0.3}, {"mirostat": 1}])
+def test_the_row_of_a_token_is_shown_with_what_the_selector_noted_before(engine, values):
+    text = drawn(engine, SamplingParams(seed=7, max_tokens=8, **values))
+    assert text.ended
+    assert [text.reading(index).chosen for index in range(8)] == text.ids
+
+
+def test_the_row_of_a_token_from_a_phase_says_that_it_shows_the_base_parameters(engine):
+    hot = {"params": {"temperature": 3.0}}
+    text = drawn(engine, SamplingParams(seed=7, temperature=0.0, phases=[{"tokens": 6}, hot]))
+    readings = [text.reading(index) for index in range(12)]
+    differing = [index for index in range(12) if readings[index].chosen != text.ids[index]]
+    said = [index for index in range(12) if "base parameters" in text.draw_text(index, readings[index])]
+    assert differing
+    assert said == differing
+
+
+def test_a_grammar_that_needs_much_work_gives_a_token_with_every_step(engine):
+    grammar = "start: a\na: a a | a a a | /[a-z ]/ | /[a-z]+/"
+    text = Text(engine, engine.encode("a"), SamplingParams(seed=7, grammar=grammar), 3)
+    for count in (1, 2, 3):
+        text.advance()
+        assert len(text.tokens) == count
+
+
 def test_two_chains_draw_from_the_same_rows(engine):
     text = drawn(engine, SETTINGS.params)
     comparison = compare(text, 0, {"temperature": 0.0})
@@ -74,8 +101,9 @@ def test_two_chains_draw_from_the_same_rows(engine):
     assert compare(text, 0, text.params).differing == 0
 
 
-def test_draws_of_a_comparison_obey_its_grammar(engine):
-    text = drawn(engine, SamplingParams(seed=1, regex="[ab]{4}"), length=2)
+@pytest.mark.parametrize("bias", [{}, {"grammar_bias": 1000.0}])
+def test_draws_of_a_comparison_obey_its_grammar(engine, bias):
+    text = drawn(engine, SamplingParams(seed=1, regex="[ab]{4}", **bias), length=2)
     letters = {engine.tokenizer.token_bytes[t] for t in compare(text, 1, {}).draws[0]}
     assert letters <= {b"a", b"b", b"aa", b"ab", b"ba", b"bb", b"aaa", b"aba", b"bab", b"abb"}
 
@@ -89,6 +117,26 @@ def test_an_engine_that_dies_is_named_and_can_be_started_again(engine):
         engine.encode("a")
     engine.restart()
     np.testing.assert_array_equal(engine.row([5, 6], 0), before)
+
+
+def test_an_answer_that_comes_too_late_is_given_to_nobody(engine, monkeypatch):
+    before = engine.encode("a")
+    monkeypatch.setattr(sources, "MOST_SECONDS", 0.1)
+    os.kill(engine.pid, signal.SIGSTOP)
+    with pytest.raises(EngineDied, match="has not answered"):
+        engine.row([5], 0)
+    with pytest.raises(EngineDied, match="has died"):
+        engine.encode("a")
+    monkeypatch.undo()
+    engine.restart()
+    assert engine.encode("a") == before
+
+
+def test_pages_that_start_an_engine_at_once_do_not_disturb_each_other(engine):
+    before = engine.encode("a")
+    with ThreadPoolExecutor() as pool:
+        calls = [pool.submit(engine.restart), pool.submit(engine.restart), pool.submit(engine.encode, "a")]
+        assert [call.result() for call in calls] == [None, None, before]
 
 
 def test_an_error_of_the_model_leaves_it_alive(engine):
@@ -180,6 +228,13 @@ def test_a_parameter_that_is_not_allowed_changes_nothing():
     assert settings.values == before
     settings.set("min_p", 0)
     assert "min_p" not in settings.values
+
+
+@pytest.mark.parametrize("seed", [None, -1])
+def test_a_page_always_has_a_seed(seed):
+    settings = PageSettings()
+    settings.use({"seed": seed})
+    assert settings.params.seed == 0
 
 
 def test_every_number_has_a_slider_that_holds_its_neutral_value():
