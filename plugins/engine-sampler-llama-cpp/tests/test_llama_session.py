@@ -116,13 +116,13 @@ def test_a_request_without_a_new_token_gets_its_logits_again(model: Path) -> Non
     session, contexts = session_with(model, "the", "a cat", "on")
     first = session.forward(contexts).copy()
     assert np.array_equal(session.forward(contexts), first)
-    one, two, three = contexts
-    grown = session.forward({one: [*contexts[one], 5], three: contexts[three]}).copy()
+    early, middle, late = contexts
+    grown = session.forward({early: [*contexts[early], 5], late: contexts[late]}).copy()
     assert np.array_equal(grown[1], first[2])
-    last = session.forward({**contexts, one: [*contexts[one], 5]})
+    last = session.forward({**contexts, early: [*contexts[early], 5]})
     assert np.array_equal(last, [grown[0], first[1], first[2]])
-    session.forget(two)
-    assert session._rows.keys() == {one, three}
+    session.forget(middle)
+    assert session._rows.keys() == {early, late}
 
 
 def test_a_request_that_waits_for_its_grammar_gets_the_same_tokens(
