@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
 from .engine import ServingEngine, Update
 from .replies import MAX_BODY, RefusedError, Reply, ServedModel, begin, metrics, no_page, too_large
@@ -71,6 +72,10 @@ def build_app(served: ServedModel) -> FastAPI:
     @app.exception_handler(RefusedError)
     async def refuse(_: Request, refusal: RefusedError) -> Response:
         return JSONResponse(refusal.body, refusal.status)
+
+    @app.exception_handler(ClientDisconnect)
+    async def leave(_: Request, __: Exception) -> Response:  # while its body was read: nobody gets this
+        return Response(status_code=400)
 
     @app.exception_handler(404)
     async def missing(request: Request, _: Exception) -> Response:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
@@ -60,8 +61,23 @@ class ServedModel:
         assert tokenizer is not None
         return tokenizer
 
+    @cached_property
+    def longest_token(self) -> int:
+        """The bytes of the longest token."""
+        return max(map(len, self.tokenizer.token_bytes))
+
     def encode(self, text: str) -> list[int]:
-        """A prompt as token ids; a template may have written the special token at its beginning, too."""
+        """A prompt as token ids; a template may have written the special token at its beginning, too.
+
+        Raises ValueError for a text that no `max_model_len` tokens can spell: its encoding would take long.
+        """
+        length = self.session.scheduler.max_model_len
+        size = len(text.encode())
+        if length is not None and size > length * self.longest_token:
+            raise ValueError(
+                f"a text of {size:,} bytes is not allowed: at most {length * self.longest_token:,}, "
+                f"which max_model_len={length} tokens can have"
+            )
         ids = self.session.encode(text)
         is_doubled = ids[:1] == ids[1:2] and ids[:1] and ids[0] in self.tokenizer.special_token_ids
         return ids[1:] if is_doubled else ids
@@ -85,14 +101,19 @@ def server_error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
+def refused(status: int, message: str) -> RefusedError:
+    """A refusal for which the client is to blame."""
+    return RefusedError(status, error_body(ValueError(message)))
+
+
 def too_large() -> RefusedError:
     """The refusal of a body of more than MAX_BODY bytes."""
-    return RefusedError(413, error_body(ValueError(f"the body has more than {MAX_BODY:,} bytes")))
+    return refused(413, f"the body has more than {MAX_BODY:,} bytes")
 
 
 def no_page(path: str) -> RefusedError:
     """The refusal of any other path."""
-    return RefusedError(404, error_body(LookupError(f"nothing at {path}")))
+    return refused(404, f"nothing at {path}")
 
 
 def begin(path: str, data: bytes, served: ServedModel, engine: ServingEngine, deliver: Deliver) -> Reply:
@@ -131,8 +152,12 @@ class Reply:
     prompts: Sequence[Sequence[int]]
     ids: Sequence[int] = ()
     prefix: ClassVar[str]
+    source: ClassVar[str]
+    """The key of the body that has the prompts."""
 
-    def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
+    def __init__(
+        self, body: Mapping[str, Any], served: ServedModel, asked: Sequence[str | list[int]]
+    ) -> None:
         self.name, self.served = f"{self.prefix}-{uuid.uuid4().hex}", served
         self.streams = bool(body.get("stream"))
         options = body.get("stream_options") or {}
@@ -148,9 +173,13 @@ class Reply:
         ):
             if value != neutral:
                 raise ParameterError(f"{name}={value!r} is not allowed: this server takes {neutral!r}")
-        self.count = params.n * len(self.prompts)
+        self.count = params.n * len(asked)
         if self.count > MAX_ANSWERS:
             raise ParameterError(f"prompt: {self.count} answers are not allowed: at most {MAX_ANSWERS}")
+        try:
+            self.prompts = [served.encode(part) if isinstance(part, str) else part for part in asked]
+        except ValueError as error:
+            raise ParameterError(f"{self.source}: {error}") from None
         self.usage = ChatUsage(sum(map(len, self.prompts)), 0)
         self.finish_reasons: dict[int, str] = {}
         self.errors: dict[int, str] = {}
@@ -204,7 +233,7 @@ def _event(chunk: Mapping[str, Any]) -> str:
 class ChatReply(Reply):
     """An answer to /v1/chat/completions."""
 
-    prefix = "chatcmpl"
+    prefix, source = "chatcmpl", "messages"
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
         self.form = form = ChatFormat.from_dict(body, served.family, preamble=False)
@@ -212,10 +241,9 @@ class ChatReply(Reply):
         try:  # the template; a message that goes on stands behind its text
             messages = body["messages"][: -1 if form.prefix else None]
             text = served.render(messages, body.get("tools")) + form.prefix
-            self.prompts = [served.encode(text)]
         except Exception as error:
             raise ParameterError(f"messages: the chat template does not take them: {error!r}") from None
-        super().__init__(body, served)
+        super().__init__(body, served, [text])
         parser = form.parser(served.tokenizer, stop=body.get("stop"))
         self.parsers = [parser.fork() for _ in range(self.count)]
         self.logprobs: list[list[Any]] = [[] for _ in self.parsers]
@@ -262,16 +290,12 @@ class ChatReply(Reply):
 class TextReply(Reply):
     """An answer to /v1/completions: the texts that continue a prompt, or several."""
 
-    prefix = "cmpl"
+    prefix, source = "cmpl", "prompt"
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
         self.params = SamplingParams.from_dict({key: value for key, value in body.items() if key != "echo"})
         asked = _prompts_in(body.get("prompt"), len(served.tokenizer))
-        try:
-            self.prompts = [served.encode(part) if isinstance(part, str) else part for part in asked]
-        except ValueError as error:
-            raise ParameterError(f"prompt: {error}") from None
-        super().__init__(body, served)
+        super().__init__(body, served, asked)
         texts = asked if body.get("echo") else [""] * len(asked)
         decode, n = served.tokenizer.decode, self.params.n
         self.texts = [one if isinstance(one, str) else decode(one) for one in texts for _ in range(n)]
@@ -333,7 +357,10 @@ def _prompts_in(prompt: Any, vocab_size: int) -> list[Any]:
     return prompts
 
 
-FORMS: Mapping[str, type[Reply]] = {"/v1/chat/completions": ChatReply, "/v1/completions": TextReply}
+FORMS: Mapping[str, type[ChatReply | TextReply]] = {
+    "/v1/chat/completions": ChatReply,
+    "/v1/completions": TextReply,
+}
 """What is served at which path."""
 
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from .engine import ServingEngine, Update
-from .replies import MAX_BODY, RefusedError, Reply, ServedModel, begin, metrics, no_page, too_large
+from .replies import MAX_BODY, RefusedError, Reply, ServedModel, begin, metrics, no_page, refused, too_large
 
 
 class ThreadingChatServer(ThreadingHTTPServer):
@@ -36,13 +36,20 @@ class _Handler(BaseHTTPRequestHandler):
     server: ThreadingChatServer
     timeout = 60  # seconds for which a client may neither send nor read
 
-    def do_GET(self) -> None:
+    def handle_one_request(self) -> None:
         try:
-            if self.path == "/metrics":
+            super().handle_one_request()
+        except ConnectionError:  # the client has gone
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        path = self._path()
+        try:
+            if path == "/metrics":
                 return self._send(200, *metrics())
-            if self.path == "/v1/models":
+            if path == "/v1/models":
                 return self._send_json(200, self.server.served.card())
-            raise no_page(self.path)
+            raise no_page(path)
         except RefusedError as refusal:
             return self._refuse(refusal)
 
@@ -50,15 +57,13 @@ class _Handler(BaseHTTPRequestHandler):
         outbox: queue.SimpleQueue[Update] = queue.SimpleQueue()
         server = self.server
         try:
-            reply = begin(self.path, self._body(), server.served, server.engine, outbox.put)
+            reply = begin(self._path(), self._body(), server.served, server.engine, outbox.put)
             try:
                 self._answer(reply, self._updates(reply, outbox))
             finally:
                 server.engine.cancel(reply.ids)
         except RefusedError as refusal:
             self._refuse(refusal)
-        except (ConnectionError, TimeoutError):  # the client has gone
-            self.close_connection = True
 
     def _answer(self, reply: Reply, updates: Iterator[Update]) -> None:
         if not reply.streams:
@@ -91,9 +96,16 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.connection.settimeout(self.timeout)
 
+    def _path(self) -> str:
+        return self.path.partition("?")[0]
+
     def _body(self) -> bytes:
+        if "Transfer-Encoding" in self.headers:
+            raise refused(411, "a body in chunks is not allowed: send it whole, with its Content-Length")
         length = self.headers["Content-Length"] or "0"
-        if not length.isdecimal() or int(length) > MAX_BODY:
+        if not length.isdecimal():
+            raise refused(400, "Content-Length: a number of bytes is allowed")
+        if len(length) > len(str(MAX_BODY)) or int(length) > MAX_BODY:
             raise too_large()
         return self.rfile.read(int(length))
 

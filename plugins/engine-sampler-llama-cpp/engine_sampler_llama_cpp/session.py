@@ -58,7 +58,6 @@ class Session(AnySession):
                 max_model_len=self._model.context_length,
                 backend=backend,
                 limits=RequestLimits.none(),
-                postpone=False,  # the model has no new token to read then
             ),
             max_requests,
         )
@@ -72,6 +71,8 @@ class Session(AnySession):
         """The sequence id of each request in the model's cache."""
         self._cached: dict[RequestId, int] = {}
         """How many tokens of each request are in the cache."""
+        self._rows: dict[RequestId, np.ndarray] = {}
+        """The logits after these tokens."""
 
     def encode(self, prompt: str) -> list[int]:
         instance_of(str, "prompt", prompt, "a text")
@@ -81,18 +82,26 @@ class Session(AnySession):
         return token_ids
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> np.ndarray:
-        """float32 [rows, vocab], valid until the next call; only new tokens run through the model."""
+        """float32 [rows, vocab], valid until the next call; only new tokens run through the model. A request
+        without one, which was postponed, gets the same logits again."""
+        for request_id in contexts.keys() - self._rows.keys():
+            self.forget(request_id)  # the pass of its tokens was interrupted, if there was one
+        grown = [r for r, token_ids in contexts.items() if len(token_ids) > self._cached.get(r, 0)]
+        self._rows = {r: row.copy() for r, row in self._rows.items() if r not in grown}
         new: list[tuple[int, int, int, int]] = []
-        for row, (request_id, token_ids) in enumerate(contexts.items()):
-            sequence = self._sequence_of(request_id)
+        for row, request_id in enumerate(grown):
+            token_ids, sequence = contexts[request_id], self._sequence_of(request_id)
             cached = self._cached.get(request_id, 0)
             last = len(token_ids) - 1
             new += [(token_ids[i], i, sequence, row if i == last else -1) for i in range(cached, last + 1)]
             self._cached[request_id] = last + 1
-        return self._model.run(new, len(contexts))
+        logits = self._model.run(new, len(grown))
+        self._rows.update(zip(grown, logits, strict=True))
+        return logits if len(grown) == len(contexts) else np.stack([self._rows[r] for r in contexts])
 
     def forget(self, request_id: RequestId) -> None:
         self._cached.pop(request_id, None)
+        self._rows.pop(request_id, None)
         sequence = self._sequences.pop(request_id, None)
         if sequence is not None:
             self._model.clear(sequence)
@@ -147,7 +156,7 @@ class _Model:
     def run(self, tokens: list[tuple[int, int, int, int]], rows: int) -> np.ndarray:
         """Run (token id, position, sequence, row or −1) through the model, rows ascending; returns the logits
         of the rows. If all tokens fit into one batch, they are a view of llama.cpp's memory."""
-        if len(tokens) <= _BATCH:
+        if 0 < len(tokens) <= _BATCH:
             self._decode(tokens)
             return self._logits(rows)
         logits = np.empty((rows, self._vocab_size), np.float32)

@@ -112,6 +112,34 @@ def test_a_session_passes_on_llama_cpps_own_logits(model: Path) -> None:
     assert np.shares_memory(first, second)
 
 
+def test_a_request_without_a_new_token_gets_its_logits_again(model: Path) -> None:
+    session, contexts = session_with(model, "the", "a cat", "on")
+    first = session.forward(contexts).copy()
+    assert np.array_equal(session.forward(contexts), first)
+    early, middle, late = contexts
+    grown = session.forward({early: [*contexts[early], 5], late: contexts[late]}).copy()
+    assert np.array_equal(grown[1], first[2])
+    last = session.forward({**contexts, early: [*contexts[early], 5]})
+    assert np.array_equal(last, [grown[0], first[1], first[2]])
+    session.forget(middle)
+    assert session._rows.keys() == {early, late}
+
+
+def test_a_request_that_waits_for_its_grammar_gets_the_same_tokens(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"regex": "(.*a.{6}b|[a-z ]*)", "seed": 3, "max_tokens": 12}
+    expected = by_session(model, settings).token_ids
+    monkeypatch.setattr("engine_sampler.requests.budget.STEP_WORK", 2000)
+    monkeypatch.setattr("engine_sampler.requests.budget.REQUEST_WORK", 1000)
+    session = Session(str(model))
+    request = session.add(SamplingParams(**settings), PROMPT)
+    while session.scheduler.request_ids:
+        session.step()
+    assert session.scheduler.record(request).token_ids == expected
+    assert session.steps > len(expected)
+
+
 def test_requests_of_a_session_get_their_logits_from_several_batches(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

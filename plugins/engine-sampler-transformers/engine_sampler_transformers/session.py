@@ -21,10 +21,11 @@ _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 class _Cache(NamedTuple):
-    """A request's cache as keywords of the model, and its number of tokens."""
+    """A request's cache as keywords of the model, its number of tokens, and the logits after them."""
 
     keywords: dict[str, Any]
     tokens: int
+    logits: Any
 
 
 class Session(AnySession):
@@ -66,7 +67,6 @@ class Session(AnySession):
                 max_model_len=getattr(config, "max_position_embeddings", None),
                 backend=backend,
                 limits=RequestLimits.none(),
-                postpone=False,  # the model has no new token to read then
             ),
             max_requests,
         )
@@ -89,7 +89,8 @@ class Session(AnySession):
         return token_ids
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
-        """Logits after each context, a float tensor [rows, width] on the host."""
+        """Logits after each context, a float tensor [rows, width] on the host: the same again for a request
+        without a new token, which was postponed."""
         import torch
 
         with torch.inference_mode():
@@ -103,12 +104,15 @@ class Session(AnySession):
         """Logits [1, width] after `token_ids`, a prefix of which is in the cache."""
         import torch
 
-        cache = self._caches.get(request_id, _Cache({}, 0))
+        cache = self._caches.get(request_id, _Cache({}, 0, None))
+        if cache.tokens == len(token_ids):
+            return cache.logits
         new = torch.tensor([token_ids[cache.tokens :]], device=self._model.device)
         outputs = self._model(input_ids=new, use_cache=True, **cache.keywords, **self._only_last)
         keywords = {name: outputs[name] for name in _CACHE_NAMES if name in outputs}
-        self._caches[request_id] = _Cache(keywords, len(token_ids))
-        return outputs.logits[:, -1]
+        logits = outputs.logits[:, -1].clone()  # the others are not kept
+        self._caches[request_id] = _Cache(keywords, len(token_ids), logits)
+        return logits
 
 
 def _as_list(token_ids: int | list[int] | None) -> list[int]:

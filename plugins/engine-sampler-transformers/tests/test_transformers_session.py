@@ -75,6 +75,19 @@ def test_a_request_that_joins_late_gets_what_it_gets_alone(folder):
     assert finish(busy)["late"] == finish(alone)["late"]
 
 
+def test_a_request_that_waits_for_its_grammar_gets_the_same_tokens(folder, monkeypatch):
+    params = SamplingParams(regex="(.*a.{6}b|[a-z ]*)", seed=3, max_tokens=12)
+    alone, waiting = Session(str(folder)), Session(str(folder))
+    alone.add(params, "say: ", "r")
+    expected = finish(alone)
+    monkeypatch.setattr("engine_sampler.requests.budget.STEP_WORK", 2000)
+    monkeypatch.setattr("engine_sampler.requests.budget.REQUEST_WORK", 1000)
+    waiting.add(params, "say: ", "r")
+    waiting.add(SamplingParams(seed=1, max_tokens=3), "other", "s")
+    assert finish(waiting)["r"] == expected["r"]
+    assert waiting.steps > alone.steps
+
+
 def test_nothing_is_cached_for_ended_and_removed_requests(session):
     session.add(SamplingParams(max_tokens=2), "a")
     session.add(SamplingParams(ignore_eos=True), "b", "gone")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import socket
+import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from types import ModuleType
@@ -16,7 +19,7 @@ import pytest
 from engine_sampler.cli.serve.replies import MAX_BODY
 from engine_sampler.cli.serve.threads import ThreadingChatServer
 
-from .serving import CHAT, TEXT, Server, demo, eventually, threading_server, uvicorn_server
+from .serving import CHAT, TEXT, Server, demo, demo_engine, eventually, threading_server, uvicorn_server
 
 TOOLS = [
     {
@@ -237,6 +240,71 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: Server) -
             pass
 
 
+@pytest.mark.parametrize("body", [{"prompt": "\ud800"}, {"prompt": ["a", "b\udfff"]}], ids=ascii)
+def test_a_text_that_is_no_unicode_is_a_bad_request(server: Server, body: dict[str, Any]) -> None:
+    status, text = ask(server, body, TEXT)
+    assert (status, json.loads(text)["error"]["param"]) == (400, "prompt")
+    status, text = ask(server, {"messages": [{"role": "user", "content": "\ud800"}]})
+    assert (status, json.loads(text)["error"]["param"]) == (400, "messages")
+
+
+@pytest.mark.parametrize("prompt", ["a" * 2_000_000, ["a"] * 129, ["a", "b" * 2_000_000]], ids=len)
+def test_what_is_too_much_is_refused_before_it_is_encoded(
+    server: Server, prompt: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        encoded.append(text)
+        return [5]
+
+    monkeypatch.setattr(server.engine.session, "encode", encode)
+    status, text = ask(server, {"prompt": prompt}, TEXT)
+    error = json.loads(text)["error"]
+    assert (status, error["param"], encoded) == (400, "prompt", ["a"] if len(prompt) == 2 else [])
+    assert "at most" in error["message"]
+
+
+def test_the_longest_text_that_a_request_may_have_is_encoded(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = server.engine.scheduler
+    longest = max(demo_engine().tokenizer.token_bytes, key=len)
+    monkeypatch.setattr(scheduler, "max_model_len", 4)
+    for tokens, message in ((3, None), (4, "the prompt has 4 tokens"), (5, "a text of")):
+        status, text = ask(server, {"prompt": longest.decode() * tokens}, TEXT)
+        assert status == (200 if message is None else 400)
+        assert message is None or message in json.loads(text)["error"]["message"]
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "x", "-1", "1_0"], ids=lambda length: length[:4])
+def test_a_length_that_is_no_size_of_a_body_is_refused(server: Server, length: str) -> None:
+    with connected(server) as connection:
+        connection.putrequest("POST", CHAT)
+        connection.putheader("Content-Length", length)
+        connection.endheaders()
+        assert connection.getresponse().status in (400, 413)
+
+
+def test_a_query_changes_nothing(server: Server) -> None:
+    assert server.get("/v1/models?x=1") == server.get("/v1/models")
+    assert ask(server, {"max_tokens": 2}, f"{CHAT}?x=1")[0] == 200
+    status, text = server.get("/v1/other?x=1")
+    assert (status, json.loads(text)["error"]["message"]) == (404, "nothing at /v1/other")
+
+
+def test_a_body_in_chunks_is_refused_by_threads_alone(server: Server, request: pytest.FixtureRequest) -> None:
+    with connected(server) as connection:
+        parts = [json.dumps({**BODY, "max_tokens": 2}).encode()]
+        connection.request("POST", CHAT, iter(parts), encode_chunked=True)
+        reply = connection.getresponse()
+        text = reply.read().decode()
+    if request.node.callspec.params["server"] is uvicorn_server:
+        assert reply.status == 200
+    else:
+        assert (reply.status, "Content-Length" in text) == (411, True)
+
+
 # --- clients that go, models that fail -----------------------------------------------------------
 
 
@@ -253,6 +321,28 @@ def test_a_client_that_has_gone_ends_its_request(server: Server, path: str, stre
         if stream:
             assert client.recv(100)
     assert server.is_idle()
+
+
+@pytest.mark.parametrize("resets", [False, True], ids=["closes", "resets"])
+@pytest.mark.parametrize("length", [100, MAX_BODY + 1])
+def test_a_client_that_goes_while_its_body_is_read_is_not_reported(
+    server: Server,
+    resets: bool,
+    length: int,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host, _, port = server.address.removeprefix("http://").partition(":")
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+    logged: list[Any] = []
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "handle", logged.append)
+    for _ in range(10):
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            client.sendall(head.encode() + b'{"messages"')
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
+    assert server.get("/v1/models")[0] == 200
+    time.sleep(0.3)
+    assert (capfd.readouterr().err, logged) == ("", [])
 
 
 @pytest.fixture
