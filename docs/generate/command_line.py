@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 
+from engine_sampler.cli.commands import GROUP
 from engine_sampler.cli.main import parser
 
 from .tables import table
 
 
 def sections() -> str:
-    """A section for every command: what it does, and its options but those that are parameters."""
+    """A section for every command of the package itself: what it does, and its options but those that are
+    parameters."""
     (commands,) = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return "\n\n".join(part for name, command in commands.choices.items() for part in _section(name, command))
+    of_plugins = {entry.name for entry in entry_points(group=GROUP)}
+    own = {name: command for name, command in commands.choices.items() if name not in of_plugins}
+    return "\n\n".join(part for name, command in own.items() for part in _section(name, command))
 
 
 def _section(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
