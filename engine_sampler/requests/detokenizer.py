@@ -235,7 +235,7 @@ class Detokenizer(RequestPart):
 
     def begin(self, prompt_token_ids: Sequence[int]) -> None:
         """Continue the character that the prompt ends within, if it does; called before any token."""
-        if held := open_bytes(self._transducer.bytes_of, prompt_token_ids):
+        if held := _open_bytes(self._transducer.bytes_of, prompt_token_ids):
             self.state = self._transducer.started(held, len(held))
 
     def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
@@ -404,7 +404,7 @@ def _character_boundary(data: bytes | bytearray, begin: int, end: int) -> int:
     return end
 
 
-def open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> bytes:
+def _open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> bytes:
     """The bytes at the end of a text of tokens that may still become a character: at most 3. A token without
     text divides."""
     tail = b""
