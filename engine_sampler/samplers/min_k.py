@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arithmetic import keep_leading
+from ..arithmetic import keep_leading, top_columns
 from ..contract import Example, Param, Rows, Truncation
 
 RANGE_FLOOR = 1e-8
 """Added to the range of the logits, so that that of equal ones is not 0."""
 
-_HEAD, _GROWTH = 64, 8
+_HEAD, _GROWTH = 64, 4
 """How many logits are sorted at first, and how many times as many next."""
 
 
@@ -31,7 +31,7 @@ class MinK(Truncation):
 
     name = "min_k"
     after = "min_p"
-    cost = "sort"
+    cost = "select"
     params = (
         Param("min_k", bool, neutral=False, doc="cut at the steepest drop of the sorted logits"),
         Param("min_k_tau", float, neutral=3.0, low=0, switch=False,
@@ -49,27 +49,30 @@ class MinK(Truncation):
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         pairs = zip(logits, rows["min_k_tau"].tolist(), strict=True)
-        return keep_leading(logits, np.array([_count(row, tau) for row, tau in pairs], np.int64))
+        counts = np.array([_count(row, tau) for row, tau in pairs], np.int64)
+        mask = np.ones(logits.shape, bool)
+        cut = np.flatnonzero(counts < logits.shape[1])
+        mask[cut] = keep_leading(logits[cut], counts[cut])
+        return mask
 
 
 def _count(row: np.ndarray, tau: float) -> int:
-    """How many tokens of float32 `row` [m] stay."""
-    alive = row[row > -np.inf].astype(np.float64)
-    lowest = alive.min()
-    floor = min(tau / ((alive.max() - lowest) + RANGE_FLOOR), float(len(alive)))
-    return max(_cliff(alive, lowest), int(floor))
+    """How many tokens of float32 `row` [m] stay; m if all do."""
+    alive = row > -np.inf
+    n, lowest = int(np.count_nonzero(alive)), float(row.min(where=alive, initial=np.inf))
+    floor = tau / ((float(row.max()) - lowest) + RANGE_FLOOR)
+    return max(_cliff(row, n, lowest), int(min(floor, float(len(row)))))
 
 
-def _cliff(alive: np.ndarray, lowest: float) -> int:
-    """After how many of the logits, float64 [n], the steepest drop is. Sorts as many as can matter: a drop
-    after the first i is at most what is left of the range, divided by i."""
-    n, size = len(alive), _HEAD
+def _cliff(row: np.ndarray, n: int, lowest: float) -> int:
+    """After how many of the `n` logits that are left of `row` the steepest drop is. Sorts as many as can matter:
+    a drop behind the first i is at most what is left of the range, divided by i."""
+    size = min(_HEAD, n)
     while n > 1:
-        size = min(size, n)
-        head = -np.sort(np.partition(-alive, size - 1)[:size])
+        head = row[top_columns(row, size)].astype(np.float64)
         drops = (head[:-1] - head[1:]) / np.arange(1, size)
-        best = int(drops.argmax())
-        if size == n or (head[-1] - lowest) / size <= drops[best]:
-            return best + 1
-        size *= _GROWTH
+        cliff = int(drops.argmax())
+        if size == n or (head[-1] - lowest) / size <= drops[cliff]:
+            return cliff + 1
+        size = min(_GROWTH * size, n)
     return 1
