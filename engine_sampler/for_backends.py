@@ -30,11 +30,17 @@ from .samplers.adaptive_p import (
 )
 from .samplers.bad_words import ids_completing_bad_words
 from .samplers.dry import dry_penalties
+from .samplers.min_k import RANGE_FLOOR
 from .samplers.min_p import min_p_depth
 from .samplers.min_tokens import is_below_min_tokens
 from .samplers.mirostat import MIROSTAT_HEAD, MIROSTAT_STEP_SQUARES, MIROSTAT_STEPS, current_mu
 from .samplers.no_repeat_ngram import ids_completing_ngrams
-from .samplers.penalties import PenaltyWindows, occurrence_shift, repetition_factors
+from .samplers.penalties import (
+    PenaltyWindows,
+    counted_shifts,
+    occurrence_shift,
+    repetition_factors,
+)
 from .samplers.smoothing import smoothing_cube, smoothing_square
 from .samplers.temperature import (
     MAX_TEMPERATURE,
@@ -63,6 +69,7 @@ __all__ = [
     "MIROSTAT_HEAD",
     "MIROSTAT_STEPS",
     "MIROSTAT_STEP_SQUARES",
+    "RANGE_FLOOR",
     "SIGMA_CHUNK",
     "HostRun",
     "LibraryBackend",
@@ -79,6 +86,7 @@ __all__ = [
     "checked_count",
     "chosen_tokens_in",
     "corrected_adaptive_target",
+    "counted_shifts",
     "current_mu",
     "default_registry",
     "drafts_in",

@@ -92,6 +92,14 @@ _CHOSEN: Mapping[str, Callable[[Random, int], Settings]] = {
         {"repetition_penalty": 0.8, "repetition_penalty_range": 9, "repetition_penalty_slope": 0.7},
         {"frequency_penalty": 0.4, "presence_penalty": -0.3, "penalty_last_n": 6},
         {"repetition_penalty": 2.0, "presence_penalty": 0.5, "penalty_scope": "all", "penalize_nl": False},
+        {
+            "repetition_penalty": 1.5,
+            "frequency_penalty": 0.4,
+            "presence_penalty": 0.3,
+            "penalty_last_n": 3,
+            "penalty_decay_range": 7,
+            "penalty_scope": "all",
+        },
     ),
     "no_repeat_ngram": _one_of({"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 2}),
     "dry": _one_of(
@@ -107,6 +115,8 @@ _CHOSEN: Mapping[str, Callable[[Random, int], Settings]] = {
         {"top_p": 0.95}, {"top_p": 0.5, "top_p_cut": "exceed"}, {"top_p": 0.8, "top_p_cut": "below"}
     ),
     "min_p": _one_of({"min_p": 0.02}, {"min_p": 0.3, "min_keep": 2}, {"min_p": 1.0}),
+    "min_k": _one_of({"min_k": True}, {"min_k": True, "min_k_tau": 400.0}),
+    "p_less": _one_of({"p_less": True}, {"p_less_norm": True}),
     "epsilon_cutoff": _one_of({"epsilon_cutoff": 1e-3}, {"epsilon_cutoff": 0.1}),
     "eta_cutoff": _one_of({"eta_cutoff": 1e-3}, {"eta_cutoff": 0.1}),
     "top_h": _one_of({"top_h": 0.4}, {"top_h": 0.9}),

@@ -54,15 +54,20 @@ class Parameters(TypedDict, total=False):
     infill: bool
     logit_bias: Any
     logits_processors: Any
+    min_k: bool
+    min_k_tau: float
     min_p: float
     min_tokens: int
     no_repeat_ngram_size: int
+    p_less: bool
+    p_less_norm: bool
     repetition_penalty: float
     repetition_penalty_range: int | None
     repetition_penalty_slope: float
     frequency_penalty: float
     presence_penalty: float
     penalty_last_n: int
+    penalty_decay_range: int
     penalty_scope: Literal["default", "all", "output"]
     penalize_nl: bool
     smoothing_factor: float

@@ -15,6 +15,8 @@ from ._columns import finite_columns, store
 _NOTHING = np.zeros(0, np.int64)
 _NEUTRAL = {"repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 """With these values, nothing else matters."""
+_LONGEST = 2**62
+"""A longer window is no other one."""
 
 
 class CountedWindow:
@@ -113,7 +115,8 @@ class PenaltyWindows:
 
 @dataclass(frozen=True)
 class _Settings:
-    """The effective penalties of one request. A reach of −1 is the whole history, 0 is off."""
+    """The effective penalties of one request. A reach of −1 is the whole history, 0 is off; it includes the
+    tokens over which penalties fade."""
 
     repetition: float
     repetition_reach: int
@@ -122,20 +125,39 @@ class _Settings:
     presence: float
     reach: int
     scope: str
+    decay: int
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> _Settings:
         last_n, own_reach = params["penalty_last_n"], params["repetition_penalty_range"]
         reach = last_n if own_reach is None else own_reach
+        decay = params["penalty_decay_range"]
+        slope = params["repetition_penalty_slope"] if reach > 0 else 0.0
+        repeated = reach if slope else _with_fading(reach, decay)
+        counts = params["frequency_penalty"] or params["presence_penalty"]
         return cls(
             params["repetition_penalty"],
-            reach if params["repetition_penalty"] != 1 else 0,
-            params["repetition_penalty_slope"] if reach > 0 else 0.0,
+            repeated if params["repetition_penalty"] != 1 else 0,
+            slope,
             params["frequency_penalty"],
             params["presence_penalty"],
-            last_n if params["frequency_penalty"] or params["presence_penalty"] else 0,
+            _with_fading(last_n, decay) if counts else 0,
             params["penalty_scope"],
+            decay,
         )
+
+    @property
+    def repetition_fades(self) -> bool:
+        return self.decay > 0 and self.repetition_reach > 0 and not self.slope
+
+    @property
+    def counts_fade(self) -> bool:
+        return self.decay > 0 and self.reach > 0
+
+
+def _with_fading(reach: int, decay: int) -> int:
+    """The window of a full penalty, and the tokens behind it of which the penalty is not yet 0."""
+    return min(reach + decay - 1, _LONGEST) if decay and reach >= 0 else reach
 
 
 class Penalties(Sampler):
@@ -156,10 +178,18 @@ class Penalties(Sampler):
     for n = 1; y = s·x / (1 + |x|·(s − 1)) within ±1; q = 1 + (y + 1)/2·(repetition_penalty − 1).
     The curve spans the whole range even if the history is shorter.
 
+    With penalty_decay_range d > 0, every penalty fades over the d tokens behind its window: of one that is
+    b tokens further back, f = (d − b)/d is left, down to 0; of others 1. Repetition takes f of a token's
+    newest occurrence, in float64, rounded once: l > 0 ? l / (q/((1 − f)·q + f)) : l·((1 − f) + f·q), so that
+    the result lies between l and the full penalty. Presence takes the same f, frequency the sum of f over
+    the occurrences: l − float32(Σf·frequency_penalty + f·presence_penalty). A window without an end has
+    nothing behind it, one of 0 fades from the newest token on, and with a slope repetition has
+    already faded.
+
     Neutral: repetition_penalty 1, frequency_penalty and presence_penalty 0.
     Sources: Keskar et al. 2019, arXiv 1909.05858 (repetition); OpenAI's API (frequency, presence);
     KoboldAI (range and slope, which use float32 there); llama.cpp (windows; there an unlimited window
-    means off). KoboldAI's range of 0 is −1 here.
+    means off); exllamav3 (fading). KoboldAI's range of 0 is −1 here.
     """
 
     name = "penalties"
@@ -176,6 +206,8 @@ class Penalties(Sampler):
         Param("presence_penalty", float, neutral=0.0, doc="subtracted once"),
         Param("penalty_last_n", int, neutral=-1, low=-1, switch=False,
               doc="newest tokens that count; -1 all, 0 none"),
+        Param("penalty_decay_range", int, neutral=0, low=0, high=2**31 - 1, switch=False,
+              doc="tokens behind the window over which the penalties fade to none"),
         Param("penalty_scope", str, neutral="default", choices=("default", "all", "output"), switch=False,
               doc="whether prompt and output count, or only the output"),
         Param("penalize_nl", bool, neutral=True, switch=False, doc="False exempts newline tokens"),
@@ -189,6 +221,9 @@ class Penalties(Sampler):
         Example((3.0, 3.0, 3.0),
                 {"repetition_penalty": 2.0, "repetition_penalty_range": 3, "repetition_penalty_slope": 1.0},
                 (3.0, 2.0, 1.5), prompt_token_ids=(0, 1, 2), note="factors 1, 1.5 and 2"),
+        Example((3.0, 3.0, 3.0),
+                {"presence_penalty": 1.0, "penalty_last_n": 1, "penalty_decay_range": 2, "penalty_scope": "all"},
+                (3.0, 2.5, 2.0), prompt_token_ids=(0, 1, 2), note="0, 0.5 and 1 of the penalty are left"),
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
@@ -210,10 +245,13 @@ class Penalties(Sampler):
 
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> PenaltyWindows:
         settings = _Settings.of(params)
-        flat_reach = 0 if settings.slope else settings.repetition_reach
+        flat_reach = 0 if settings.slope or settings.repetition_fades else settings.repetition_reach
         return PenaltyWindows(
             CountedWindow(prompt_token_ids if settings.scope != "output" else _NOTHING, flat_reach),
-            CountedWindow(prompt_token_ids if settings.scope == "all" else _NOTHING, settings.reach),
+            CountedWindow(
+                prompt_token_ids if settings.scope == "all" else _NOTHING,
+                0 if settings.counts_fade else settings.reach,
+            ),
         )
 
     def accept(self, state: PenaltyWindows, token_ids: Sequence[int]) -> None:
@@ -232,19 +270,19 @@ class Penalties(Sampler):
         for i, (row, (settings, exempt), windows) in enumerate(entries):
             exempt_columns = rows.columns(i, exempt)[0]
             exempt_logits = row[exempt_columns]
-            ids, q = repetition_factors(settings, windows.repeated, rows, i)
+            ids, divisors, factors = repetition_factors(settings, windows.repeated, rows, i)
             columns, which = finite_columns(row, rows, i, ids)
-            seen, q = row[columns], q[which]
-            store(row, columns, divided(seen, q))
-            columns, which = finite_columns(row, rows, i, windows.counted.ids)
-            counts = windows.counted.counts[which]
-            store(row, columns, lowered(row[columns], counts, settings.frequency, settings.presence))
+            store(row, columns, divided(row[columns], divisors[which], factors[which]))
+            ids, shifts = counted_shifts(settings, windows.counted, rows, i)
+            columns, which = finite_columns(row, rows, i, ids)
+            store(row, columns, row[columns] - shifts[which])
             row[exempt_columns] = exempt_logits
 
 
-def divided(logits: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """float32 logits of tokens in the history, after repetition with the float32 factors `q`."""
-    return np.where(logits > 0, logits / q, logits * q)
+def divided(logits: np.ndarray, divisors: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """float32 logits of tokens in the history, after repetition with float32 `divisors` of positive logits and
+    `factors` of others."""
+    return np.where(logits > 0, logits / divisors, logits * factors)
 
 
 def lowered(
@@ -262,18 +300,56 @@ def occurrence_shift(
     return total.astype(np.float32)
 
 
+def counted_shifts(
+    settings: _Settings, counted: CountedWindow, rows: Rows, i: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids that frequency and presence apply to in row i, and what they subtract, float32."""
+    if not settings.counts_fade:
+        return counted.ids, occurrence_shift(counted.counts, settings.frequency, settings.presence)
+    history = _history(rows, i, with_prompt=settings.scope == "all")
+    ids, newest, every = _left_of_penalties(history, settings.reach, settings.decay)
+    return ids, (every * settings.frequency + newest * settings.presence).astype(np.float32)
+
+
 def repetition_factors(
     settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The ids that repetition_penalty applies to in row i, and float32 q for each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ids that repetition_penalty applies to in row i, and float32 divisors of positive logits and factors
+    of others for each; both are the same unless they fade."""
+    if settings.repetition_fades:
+        history = _history(rows, i, with_prompt=settings.scope != "output")
+        ids, left, _ = _left_of_penalties(history, settings.repetition_reach, settings.decay)
+        full, rest = settings.repetition, 1.0 - left
+        return ids, _rounded(full / (rest * full + left)), _rounded(rest + left * full)
     if settings.slope and settings.repetition_reach:
-        history = rows.output_token_ids(i) if settings.scope == "output" else rows.token_ids(i)
+        history = _history(rows, i, with_prompt=settings.scope != "output")
         ids, age = np.unique(history[::-1][: settings.repetition_reach], return_index=True)
-        q = _factor_of_age(age, settings)
+        q = _rounded(_factor_of_age(age, settings))
     else:
         ids = repeated.ids
-        q = np.full(len(ids), settings.repetition)
-    return ids, np.minimum(q, FLT_MAX).astype(np.float32)
+        q = _rounded(np.full(len(ids), settings.repetition))
+    return ids, q, q
+
+
+def _history(rows: Rows, i: int, *, with_prompt: bool) -> np.ndarray:
+    return rows.token_ids(i) if with_prompt else rows.output_token_ids(i)
+
+
+def _rounded(factors: np.ndarray) -> np.ndarray:
+    return np.minimum(factors, FLT_MAX).astype(np.float32)
+
+
+def _left_of_penalties(
+    history: np.ndarray, reach: int, decay: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ids in the window of the last `reach` tokens, over the first of which penalties fade, and float64 for
+    each: what is left of a penalty at its newest occurrence, and the sum over all its occurrences."""
+    window = history[::-1][:reach]
+    ids, newest, which, counts = np.unique(window, return_index=True, return_inverse=True, return_counts=True)
+    beyond = np.maximum(np.arange(len(window)) + (decay - reach), 0)
+    lost = np.zeros(len(ids), np.int64)
+    np.add.at(lost, which, beyond)
+    return ids, (decay - beyond[newest]) / decay, (counts * decay - lost) / decay
 
 
 def _factor_of_age(age: np.ndarray, settings: _Settings) -> np.ndarray:

@@ -133,6 +133,8 @@ static void fill_truncations(fz_random *r, es_params *p, int64_t V) {
     p->top_a = FZ_ONE_OF(r, 0, 0.2, 1, 100, 1e-300, 1e300);
     p->top_n_sigma = FZ_ONE_OF(r, 1, 0.1, 3, 1e-300, 1e-3, 100, 1e300);
     p->top_k = count(r, V);
+    p->min_k_tau = FZ_ONE_OF(r, 3, 0, 0.5, 100, 1e-300, 1e300);
+    p->p_less_norm = fz_chance(r, 50);
     p->min_keep = fz_chance(r, 50) ? 0 : count(r, V);
 }
 
@@ -148,6 +150,7 @@ static void fill_penalties(fz_world *w, es_params *p, int64_t alphabet) {
     fz_random *r = &w->random;
     p->repetition_penalty = FZ_ONE_OF(r, 1, 1.1, 0.5, 100, 1e-300, 1e300, 1e-40);
     p->repetition_penalty_slope = FZ_ONE_OF(r, 0, 0, 1, 0.5, 3, 1e-300, 1e6);
+    p->penalty_decay_range = (int64_t)FZ_ONE_OF(r, 0, 0, 1, 2, 7, 100, 0x1p31 - 1);
     p->frequency_penalty = FZ_ONE_OF(r, 0, 0.5, -2, 1e300, -1e300, 1e-300);
     p->presence_penalty = FZ_ONE_OF(r, 0, 0.5, -2, 1e300, -1e300, 1e38);
     p->repetition_reach = window(r);

@@ -113,6 +113,8 @@ typedef enum es_op_kind {
     ES_OP_SMOOTHING = 20,
     ES_OP_TEMPERATURE = 21, /* below 1e-4: only the best token is left */
     ES_OP_INFILL = 22,
+    ES_OP_P_LESS = 23,
+    ES_OP_MIN_K = 24,
     /* selectors: the last step, at most one */
     ES_OP_GREEDY = 64,
     ES_OP_DIST = 65,
@@ -238,6 +240,12 @@ typedef struct es_params {
     const uint8_t *text;
     const int64_t *text_ends;
     es_ids text_end_token_ids;
+    /* Penalties fade over the last this many tokens of a window with an end, less one; 0: they do not. `reach` includes
+     * these tokens. A repetition_penalty_slope is instead of this. */
+    int64_t penalty_decay_range;
+    double min_k_tau;
+    int32_t p_less_norm; /* 1: the norm form of p_less */
+    int32_t reserved;
 } es_params;
 
 /* Every live request of a host's scheduler, by slot. Arrays may move between calls. A request's tokens are

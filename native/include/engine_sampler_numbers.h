@@ -136,6 +136,18 @@ static inline int64_t es_weight_of_share(double x, int64_t total) {
     return es_integer(es_ceil((x < 2.0 ? x : 2.0) * (1.0 - ES_MASS_SLACK) * (double)total));
 }
 
+/* a * b / by, and what is left of the division: for a <= by < 2^58 and b < 2^35. */
+static inline uint64_t es_divide_product(uint64_t a, uint64_t b, uint64_t by, uint64_t *rest) {
+    uint64_t quotient = 0, left = 0;
+    for (int shift = 30; shift >= 0; shift -= 5) { /* five bits of b at a time */
+        left = left * 32 + a * (b >> shift & 31);
+        quotient = quotient * 32 + left / by;
+        left %= by;
+    }
+    *rest = left;
+    return quotient;
+}
+
 /* One weight and its bits of information; the vector kernels do the same lane by lane. */
 static inline float es_distance(float logit, float peak) { return (logit - peak) * ES_LOG2_E; }
 

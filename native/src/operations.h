@@ -43,6 +43,8 @@ typedef enum es_class {
     DO(ES_OP_SMOOTHING, apply_smoothing, ES_RESHAPE, 0)                               \
     DO(ES_OP_TEMPERATURE, apply_temperature, ES_RESHAPE, 0)                           \
     DO(ES_OP_INFILL, apply_infill, ES_RESHAPE, 0)                                     \
+    DO(ES_OP_P_LESS, apply_p_less, ES_RESHAPE, 0)                                     \
+    DO(ES_OP_MIN_K, apply_min_k, ES_RESHAPE, 0)                                       \
     DO(ES_OP_GREEDY, choose_greedy, ES_SELECT, 0)                                     \
     DO(ES_OP_DIST, choose_dist, ES_SELECT, 0)                                         \
     DO(ES_OP_MIROSTAT, choose_mirostat, ES_SELECT_LAST, ES_NEED_MU)                   \

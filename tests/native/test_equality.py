@@ -83,6 +83,9 @@ WINDOWS: tuple[Mapping[str, Any], ...] = (
     {"penalty_last_n": 300, "repetition_penalty_range": 40},
     {"repetition_penalty_range": 600, "repetition_penalty_slope": 0.7},
     {"frequency_penalty": 0.0, "presence_penalty": 0.0},
+    {"penalty_last_n": 300, "repetition_penalty_range": 40, "penalty_decay_range": 500},
+    {"penalty_last_n": 0, "penalty_decay_range": 1500, "penalty_scope": "all", "penalize_nl": False},
+    {"penalty_last_n": 200, "penalty_decay_range": 9, "repetition_penalty_range": -1},
     {"penalize_nl": False},
 )
 """Penalties whose windows contain each other, overlap, or are alone."""

@@ -34,6 +34,8 @@ EVERYTHING: dict[str, Any] = {
     "typical_p": 0.9,
     "top_p": 0.9,
     "min_p": 0.05,
+    "min_k": True,
+    "p_less": True,
     "epsilon_cutoff": 1e-4,
     "eta_cutoff": 1e-4,
     "top_h": 0.5,

@@ -40,6 +40,8 @@ ON: Mapping[str, Mapping[str, Any]] = {name: by_examples(name)[0] for name in OR
     "typical_p": {"typical_p": 0.9999},
     "top_p": {"top_p": 0.9999},
     "min_p": {"min_p": 1e-6},
+    "p_less": {"p_less_norm": True},
+    "min_k": {"min_k": True, "min_k_tau": 1e9},
     "epsilon_cutoff": {"epsilon_cutoff": 1e-9},
     "eta_cutoff": {"eta_cutoff": 1e-9},
     "top_h": {"top_h": 0.9999},

@@ -175,6 +175,97 @@ def test_the_curve_stays_between_one_and_the_penalty(slope, penalty):
     assert (np.diff(-result) * (1 if penalty > 1 else -1) >= 0).all()
 
 
+# --- fading --------------------------------------------------------------------------------------
+
+
+def faded(history, sustain, decay):
+    """What exllamav3's penalties of each token are multiplied by: {token: (newest, sum)} in float64."""
+    found = {}
+    for distance, token in enumerate(reversed(history), 1):
+        share = min(1.0, max(0.0, 1.0 - (distance - sustain) / decay))
+        newest, every = found.get(token, (0.0, 0.0))
+        if share:
+            found[token] = max(newest, share), every + share
+    return found
+
+
+@examples(
+    1000,
+    tokens,
+    tokens,
+    one_of("default", "all", "output"),
+    integers(0, 8),
+    either(one_of(None), integers(0, 8)),
+    integers(1, 9),
+    one_of(1.0, 0.5, 1.3),
+    one_of(0.0, 0.7, -1.1),
+    one_of(0.0, 0.3, -2.0),
+)
+def test_fading_equals_exllamav3s_kernels(
+    prompt, output, scope, n, reach, decay, repetition, frequency, presence
+):
+    """The full penalty over the newest n ids, a linear share of it over the next `decay`, in float64."""
+    logits = np.array([3.0, -2.0, 0.0, 0.1, -7.0, 5.0], np.float32)
+    expected = logits.astype(np.float64)
+    repeated = output if scope == "output" else prompt + output
+    for token, (newest, _) in faded(repeated, n if reach is None else reach, decay).items():
+        x = expected[token]
+        expected[token] = (1 - newest) * x + newest * (x / repetition if x > 0 else x * repetition)
+    for token, (newest, every) in faded(prompt + output if scope == "all" else output, n, decay).items():
+        expected[token] -= every * frequency + newest * presence
+    result = penalized(
+        logits,
+        prompt,
+        output,
+        repetition_penalty=repetition,
+        repetition_penalty_range=reach,
+        frequency_penalty=frequency,
+        presence_penalty=presence,
+        penalty_last_n=n,
+        penalty_scope=scope,
+        penalty_decay_range=decay,
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_within_the_range_of_full_penalties_fading_changes_no_bit():
+    params = {
+        "repetition_penalty": 1.3,
+        "frequency_penalty": 0.1,
+        "presence_penalty": 0.7,
+        "penalty_scope": "all",
+        "penalty_last_n": 5,
+    }
+    for penalty in (1.3, 1e300, 5e-324):
+        given = params | {"repetition_penalty": penalty}
+        right = penalized([3.0, -2.0, 0.1], [2, 0, 1, 1, 0], **given)
+        assert penalized([3.0, -2.0, 0.1], [2, 0, 1, 1, 0], penalty_decay_range=7, **given).tolist() == (
+            right.tolist()
+        )
+
+
+def test_behind_a_window_without_an_end_or_with_a_slope_nothing_fades():
+    history = [0, 1, 0, 2]
+    for params in (
+        {"repetition_penalty": 2.0, "presence_penalty": 1.0, "penalty_scope": "all"},
+        {"repetition_penalty": 2.0, "repetition_penalty_range": 3, "repetition_penalty_slope": 0.7},
+    ):
+        right = penalized([4.0, 4.0, 4.0], history, **params)
+        assert penalized([4.0, 4.0, 4.0], history, penalty_decay_range=5, **params).tolist() == right.tolist()
+
+
+def test_penalties_of_a_window_of_size_zero_fade_from_the_newest_token_on():
+    params = {"presence_penalty": 1.0, "penalty_last_n": 0, "penalty_scope": "all"}
+    assert penalized([0.0, 0.0, 0.0], [2, 0, 1], penalty_decay_range=4, **params).tolist() == [-0.5, -0.75, -0.25]
+    assert not Penalties().is_active(SamplingParams(penalty_decay_range=1, **params))
+    assert Penalties().is_active(SamplingParams(penalty_decay_range=2, **params))
+
+
+def test_windows_longer_than_any_history_do_not_overflow():
+    params = {"repetition_penalty": 2.0, "penalty_last_n": 2**63 - 1, "penalty_decay_range": 2**31 - 1}
+    assert penalized([4.0, 4.0], [0, 1], **params).tolist() == [2.0, 2.0]
+
+
 # --- newlines ------------------------------------------------------------------------------------
 
 
@@ -231,6 +322,8 @@ def test_no_penalty_overflows_or_removes():
         ("frequency_penalty", math.nan, "a finite number"),
         ("presence_penalty", "1", "a finite number"),
         ("penalty_last_n", 1.5, "an integer of at least -1"),
+        ("penalty_decay_range", -1, "an integer of at least 0"),
+        ("penalty_decay_range", 2**31, "an integer of at least 0 and at most"),
         ("penalty_scope", "prompt", "one of 'default', 'all', 'output'"),
         ("penalize_nl", 0, "True or False"),
     ],

@@ -138,6 +138,29 @@ static es_cut find_cut(const es_ranked *all, const es_measure *m, es_tally start
     return cut;
 }
 
+enum { ES_SORT_BITS = 11, ES_SORT_DIGITS = 1 << ES_SORT_BITS };
+
+/* Sort keys in ascending order. Both arrays are overwritten; returns the one with the result. */
+static uint32_t *sort_keys(uint32_t *keys, uint32_t *spare, int64_t n) {
+    uint32_t differing = 0; /* bits */
+    for (int64_t i = 0; i < n; i++) differing |= keys[i] ^ keys[0];
+    for (int shift = 0; shift < 32; shift += ES_SORT_BITS) {
+        if (!(differing >> shift & (ES_SORT_DIGITS - 1))) continue;
+        uint32_t starts[ES_SORT_DIGITS] = {0}, at = 0;
+        for (int64_t i = 0; i < n; i++) starts[keys[i] >> shift & (ES_SORT_DIGITS - 1)]++;
+        for (int digit = 0; digit < ES_SORT_DIGITS; digit++) {
+            const uint32_t count = starts[digit];
+            starts[digit] = at;
+            at += count;
+        }
+        for (int64_t i = 0; i < n; i++) spare[starts[keys[i] >> shift & (ES_SORT_DIGITS - 1)]++] = keys[i];
+        uint32_t *const swapped = keys;
+        keys = spare;
+        spare = swapped;
+    }
+    return keys;
+}
+
 /* Sort (key, index) pairs by ascending key, stably. The result is in `keys` and `order`; the other two arrays
  * are overwritten. */
 static void sort_pairs(uint32_t *keys, int32_t *order, uint32_t *other_keys, int32_t *other_order,

@@ -34,6 +34,7 @@ OTHERS: tuple[dict[str, Any], ...] = (
     {"presence_penalty": -0.5, "temperature": 0.0},
     {"repetition_penalty": 1.2, "penalty_last_n": 3, "top_k": 5},
     {"repetition_penalty": 1.5, "repetition_penalty_range": 8, "repetition_penalty_slope": 2.0, "top_k": 5},
+    {"repetition_penalty": 1.5, "penalty_last_n": 8, "penalty_decay_range": 60, "top_k": 5},
 )
 
 

@@ -52,6 +52,8 @@ typedef struct es_llama_params {
     int32_t has_seed;                 /* 0: a random one */
     int32_t penalty_scope;            /* es_llama_scope */
     int32_t mirostat;                 /* 0 off, 1, 2 */
+    int32_t p_less;                   /* 1: on; values.p_less_norm alone turns it on, too */
+    int32_t min_k;                    /* 1: on */
     int32_t probabilities;            /* 1: `logit` and `p` of the candidates become those drawn from */
     /* "llama.cpp", or names of samplers with commas between them, each at most once. */
     char order[ES_LLAMA_TEXT];

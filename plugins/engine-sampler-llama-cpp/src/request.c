@@ -29,6 +29,8 @@ static const sampler SAMPLERS[] = {
     {"typical_p", ES_OP_TYPICAL_P, 0, 0},
     {"top_p", ES_OP_TOP_P, 0, 0},
     {"min_p", ES_OP_MIN_P, 0, 0},
+    {"min_k", ES_OP_MIN_K, 0, 0},
+    {"p_less", ES_OP_P_LESS, 0, 0},
     {"epsilon_cutoff", ES_OP_EPSILON_CUTOFF, 0, 0},
     {"eta_cutoff", ES_OP_ETA_CUTOFF, 0, 0},
     {"top_h", ES_OP_TOP_H, 0, 0},
@@ -40,7 +42,8 @@ enum { N_SAMPLERS = sizeof SAMPLERS / sizeof *SAMPLERS };
 
 /* --- which samplers, and in which order --- */
 
-static int is_active(const es_params *p, int32_t kind) {
+static int is_active(const es_llama_params *params, int32_t kind) {
+    const es_params *p = &params->values;
     switch (kind) {
     case ES_OP_PENALTIES: return p->repetition_reach != 0 || p->counting_reach != 0;
     case ES_OP_NO_REPEAT_NGRAM: return p->no_repeat_ngram_size != 0;
@@ -52,6 +55,8 @@ static int is_active(const es_params *p, int32_t kind) {
     case ES_OP_TYPICAL_P: return p->typical_p != 1;
     case ES_OP_TOP_P: return p->top_p != 1;
     case ES_OP_MIN_P: return p->min_p != 0;
+    case ES_OP_MIN_K: return params->min_k;
+    case ES_OP_P_LESS: return params->p_less || p->p_less_norm;
     case ES_OP_EPSILON_CUTOFF: return p->epsilon_cutoff != 0;
     case ES_OP_ETA_CUTOFF: return p->eta_cutoff != 0;
     case ES_OP_TOP_H: return p->top_h != 0;
@@ -101,7 +106,7 @@ static void append_op(request *r, int32_t kind, uint32_t stream, const char *nam
 
 /* The chain, as engine_sampler's `build_chain` makes it. */
 static int32_t build_program(request *r, char *why, int64_t why_bytes) {
-    const es_params *p = &r->params.values;
+    const es_llama_params *p = &r->params;
     const int32_t selector = selector_of(&r->params);
     const int takes_warps = selector != ES_OP_MIROSTAT && selector != ES_OP_MIROSTAT_V2;
     int32_t order[N_SAMPLERS];
@@ -128,13 +133,20 @@ static int32_t build_program(request *r, char *why, int64_t why_bytes) {
     return ES_OK;
 }
 
+/* A window of full penalties, and the tokens behind it of which the penalty is not yet 0. */
+static int64_t with_fading(const es_params *p, int64_t reach) {
+    return p->penalty_decay_range > 0 && reach >= 0 ? reach + p->penalty_decay_range - 1 : reach;
+}
+
 static void set_reaches(es_llama_params *params) {
     es_params *p = &params->values;
     const int64_t last_n = params->penalty_last_n, own = params->repetition_penalty_range;
     const int64_t reach = own == -2 ? last_n : own;
-    p->repetition_reach = p->repetition_penalty != 1 ? reach : 0;
     if (reach <= 0) p->repetition_penalty_slope = 0;
-    p->counting_reach = p->frequency_penalty != 0 || p->presence_penalty != 0 ? last_n : 0;
+    const int64_t repeated = p->repetition_penalty_slope != 0 ? reach : with_fading(p, reach);
+    p->repetition_reach = p->repetition_penalty != 1 ? repeated : 0;
+    const int counts = p->frequency_penalty != 0 || p->presence_penalty != 0;
+    p->counting_reach = counts ? with_fading(p, last_n) : 0;
     p->repetition_output_only = params->penalty_scope == ES_LLAMA_OUTPUT;
     p->counting_output_only = params->penalty_scope != ES_LLAMA_ALL;
 }

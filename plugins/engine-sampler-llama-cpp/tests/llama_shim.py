@@ -225,6 +225,8 @@ def text_of(settings: Mapping[str, Any]) -> str:
 
 
 def _value(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
     if name == "order" and not isinstance(value, str):
         return ",".join(value)
     if name == "dry_sequence_breakers":

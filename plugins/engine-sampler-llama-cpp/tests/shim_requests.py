@@ -22,6 +22,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "top_a": (0.1,),
     "top_h": (0.4,),
     "top_n_sigma": (1.5,),
+    "p_less": (True,),
+    "p_less_norm": (True,),
+    "min_k": (True,),
+    "min_k_tau": (200.0,),
     "epsilon_cutoff": (0.001,),
     "eta_cutoff": (0.002,),
     "xtc_probability": (0.5, 1.0),
@@ -33,6 +37,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "frequency_penalty": (0.4,),
     "presence_penalty": (-0.5,),
     "penalty_last_n": (8, 0),
+    "penalty_decay_range": (5,),
     "penalty_scope": ("default", "output"),
     "no_repeat_ngram_size": (1, 2),
     "dry_multiplier": (0.8, 3.0),
@@ -46,7 +51,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 ORDER = ("xtc", "temperature", "min_p", "penalties", "top_p", "dry", "top_k", "no_repeat_ngram", "tfs",
-         "top_a", "top_n_sigma", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h",
+         "top_a", "top_n_sigma", "typical_p", "p_less", "min_k", "epsilon_cutoff", "eta_cutoff", "top_h",
          "smoothing")  # fmt: skip
 
 

@@ -305,7 +305,7 @@ def test_numbers_are_read_alike_in_all_locales(shim: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, values in CHOICES.items() if isinstance(values[0], (int, float))]
+    "name", [name for name, values in CHOICES.items() if type(values[0]) in (int, float)]
 )
 def test_bounds_are_those_of_the_package(shim: Any, name: str) -> None:
     for value in (-1001.5, -101, -2, -1, -0.5, 0, 0.5, 1, 1.5, 3, 101, 1e7):

@@ -60,7 +60,7 @@ def _penalized(logit: np.ndarray, token_id: int, request: CachedRequest) -> np.n
     count = np.count_nonzero(output == token_id)
     if count or (request.prompt == token_id).any():
         q = np.minimum(params.repetition_penalty, FLT_MAX).astype(np.float32)
-        logit = np.clip(divided(logit, q), -FLT_MAX, FLT_MAX)
+        logit = np.clip(divided(logit, q, q), -FLT_MAX, FLT_MAX)
     if count:
         counts = np.array([count])
         logit = lowered(logit, counts, params.frequency_penalty, params.presence_penalty)

@@ -22,6 +22,7 @@ bool ascend_read_penalties(const es_params *params, const ascend_history *histor
     };
     if (!out->repeats && !out->counts) return true;
     if (!history || params->penalty_exempt.n || params->repetition_penalty_slope != 0) return false;
+    if (params->penalty_decay_range > 0) return false;
     if (out->repeats && !is_whole(params->repetition_reach, history, params->repetition_output_only))
         return false;
     if (out->counts && !is_whole(params->counting_reach, history, params->counting_output_only)) return false;

@@ -21,6 +21,7 @@ PARTS: tuple[dict[str, Any], ...] = (
     {"repetition_penalty": 1.3},
     {"repetition_penalty": 0.7, "penalty_scope": "output"},
     {"repetition_penalty": 1.5, "repetition_penalty_range": 8, "repetition_penalty_slope": 0.5},
+    {"repetition_penalty": 1.5, "frequency_penalty": 0.3, "penalty_last_n": 2, "penalty_decay_range": 6},
     {"frequency_penalty": 0.4, "presence_penalty": 0.3, "penalty_last_n": 3},
     {"logit_bias": {5: 3.0, 9: -100.0}},
     {"bad_words": [[1, 2], [7], [98]]},

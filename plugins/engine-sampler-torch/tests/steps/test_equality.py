@@ -33,6 +33,8 @@ EDGES: Mapping[str, Sequence[Settings]] = {
         {"repetition_penalty": 1e300, "presence_penalty": 1e300, "penalty_scope": "all"},
         {"frequency_penalty": 1e308, "presence_penalty": 1e308},
         {"repetition_penalty": 1.5, "repetition_penalty_range": 1, "repetition_penalty_slope": 9.0},
+        {"repetition_penalty": 1e300, "presence_penalty": 1.0, "penalty_last_n": 0, "penalty_decay_range": 5},
+        {"repetition_penalty": 1e-45, "penalty_last_n": 2, "penalty_decay_range": 2**31 - 1},
     ),
     "dry": ({"dry_multiplier": 1e308, "dry_base": 1e30, "dry_allowed_length": 0},),
     "no_repeat_ngram": ({"no_repeat_ngram_size": 9},),
@@ -62,6 +64,12 @@ EDGES: Mapping[str, Sequence[Settings]] = {
         {"min_p": 1e-300},
         {"min_p": 1.0, "min_keep": 1100},
         {"min_p": 0.5, "min_keep": 2},
+    ),
+    "p_less": ({"p_less": True, "p_less_norm": True},),
+    "min_k": (
+        {"min_k": True, "min_k_tau": 0.0},
+        {"min_k": True, "min_k_tau": 1e300},
+        {"min_k": True, "min_k_tau": 1e-6},
     ),
     "epsilon_cutoff": (
         {"epsilon_cutoff": 1.0},
