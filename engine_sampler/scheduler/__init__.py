@@ -1,7 +1,7 @@
 """Requests in, steps, results: the object an engine holds, and all that a step does."""
 
 from ..requests.ending import RequestError
-from ..requests.results import BegunStep, Record, RequestId, StepResult
+from ..requests.results import BegunStep, Record, RequestId, SamplingMask, StepResult
 from .membership.siblings import sibling_count
 from .report import GroupReport
 from .scheduler import Scheduler
@@ -12,6 +12,7 @@ __all__ = [
     "Record",
     "RequestError",
     "RequestId",
+    "SamplingMask",
     "Scheduler",
     "StepResult",
     "sibling_count",
