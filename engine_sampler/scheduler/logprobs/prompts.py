@@ -34,9 +34,9 @@ class _ScoresPrompts(ABC):
                 `prompt_logprob_start`; row r predicts token r + 1 of the prompt.
 
         Nothing is kept: the result has these rows alone. Logprobs are those of the model, whatever
-        `logprobs_mode` is. A faulty row has no logprobs (NaN), and rank 0. One call for a prompt does for all requests of
-        `add_group`, and for forks. The rows of a request that moves to another scheduler are scored there
-        anew, if at all.
+        `logprobs_mode` is; a faulty row has none (NaN), and rank 0. One call for a prompt does for all
+        requests of `add_group`, and for forks. The prompt of a request that moves to another scheduler can be
+        scored there anew.
 
         Raises `RequestError` for a request that asks for no such logprobs, ValueError for more rows than are
         left, and TypeError for other arrays, before anything changes.
