@@ -11,7 +11,7 @@ from .arithmetic import Logprobs
 from .base.cached import lazy_names
 from .contract import BackendError, ParameterError, UnfinishedError
 from .params import RequestLimits, SamplingParams
-from .scheduler import BegunStep, Record, RequestError, Scheduler, StepResult
+from .scheduler import BegunStep, Record, RequestError, SamplingMask, Scheduler, StepResult
 from .stateless import RowResult, RowSampler, Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
@@ -31,6 +31,7 @@ __all__ = [
     "RowResult",
     "RowSampler",
     "Sampled",
+    "SamplingMask",
     "SamplingParams",
     "Scheduler",
     "StepResult",

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import Logprobs
+from ...arithmetic import GivenLogprobs, Logprobs
 from .fields import copied, per_request, per_row
+from .sampling_mask import SamplingMask
 from .tensors import WithTensors
 
 RequestId = Hashable
@@ -28,6 +29,10 @@ class StepResult(WithTensors):
     first_rows      int64 [requests], the first row of each request.
     logprobs        `Logprobs` over the rows; None if no request needs any. If a request needs several modes,
                     its `modes` has them all.
+    sampling_mask   `SamplingMask` over the rows: what each token was drawn from; None if no request has
+                    `return_sampling_mask`.
+    given_logprobs  `GivenLogprobs` over the rows: of the tokens that `logprob_token_ids` names; None if no
+                    request names any.
     The lists have one entry per request, in row order:
     request_ids     the requests.
     text            the part of its text that became certain, None without a tokenizer.
@@ -66,6 +71,8 @@ class StepResult(WithTensors):
     phase_tokens: list[dict[str, int] | None] = field(metadata=per_request(), default_factory=list)
     token_ids_on_device: Any = None
     deltas: list[list[Any]] | None = field(metadata=per_request([]), default=None)
+    sampling_mask: SamplingMask | None = None
+    given_logprobs: GivenLogprobs | None = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
