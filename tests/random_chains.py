@@ -143,6 +143,7 @@ SELECTORS: Mapping[str, Settings] = {
     "mirostat": {"mirostat": 1, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
     "mirostat_v2": {"mirostat": 2, "mirostat_tau": 3.0, "mirostat_eta": 0.5},
     "adaptive_p": {"adaptive_target": 0.3},
+    "repetition_aware": {"ras_win_len": 8, "ras_win_max_num_repeat": 1, "top_p": 0.6, "top_k": 9},
 }
 
 TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias")

@@ -46,7 +46,10 @@ def group_of(part: Sampler | Selector) -> str:
 
 def in_chain_order(catalogue: Catalogue) -> list[Sampler | Selector]:
     """All samplers in the order of a chain under the default order, then the selectors."""
-    order = full_order("llama.cpp", catalogue.samplers)
+    stand_ins = {s.instead_of: s.name for s in catalogue.samplers.values()}
+    order = []
+    for name in full_order("llama.cpp", catalogue.samplers):
+        order += [name, stand_ins[name]] if name in stand_ins else [name]
     edits = sorted(name for name, sampler in catalogue.samplers.items() if sampler.role == "edit")
     parts = [catalogue.samplers[name] for name in (*edits, *order)]
     groups = list(GROUPS)
@@ -195,6 +198,9 @@ def _place(part: Sampler | Selector, catalogue: Catalogue) -> Iterator[str]:
     if isinstance(part, Selector) or part.role == "edit":
         return
     yield "## Place"
+    if part.instead_of is not None:
+        yield f"That of {_link(part.instead_of)}, in its stead; an `order` names that one."
+        return
     rows = []
     for name in NAMED:
         order = full_order(name, catalogue.samplers)

@@ -86,6 +86,9 @@ class Sampler(Stateful):
     after     the sampler that a plugin's sampler directly follows in every named order. It must be
               registered, by any plugin, and not be an edit. None: a penalty follows the built-in penalties,
               any other sampler comes last.
+    instead_of  the sampler in whose place this one stands in every order, if its parameters turn it on: the
+              same step with parameters that the C kernels lack. It has that one's role and costs no more;
+              orders name that one.
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.
@@ -115,6 +118,7 @@ class Sampler(Stateful):
     api: ClassVar[int] = PLUGIN_API
     name: ClassVar[str]
     after: ClassVar[str | None] = None
+    instead_of: ClassVar[str | None] = None
     role: ClassVar[Role] = "warp"
     params: ClassVar[tuple[Param, ...]] = ()
     cost: ClassVar[Cost] = "sort"

@@ -11,7 +11,17 @@ from ..registry import Registry, default_registry, structured_in
 from .lookups import Lookup, lookup_of
 from .sampling_params import SamplingParams, kept_with
 
-EDITS = ("allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias")
+EDITS = (
+    "allowed_token_ids",
+    "bad_words",
+    "ignore_eos",
+    "min_tokens",
+    "logit_bias",
+    "sequence_bias",
+    "suppress_tokens",
+    "grammar_bias",
+    "forced_tokens",
+)
 """The fixed first steps, after the grammar's bitmask; the edits of plugins follow them, in alphabetical
 order."""
 
@@ -33,6 +43,7 @@ def _build(params: Mapping[str, Any], given: Mapping[str, Any], known: Lookup) -
     selector = _selector(params, known.catalogue.selectors, known.selectors.active(given, params))
     edits = [n for n in EDITS if n in active]
     edits += sorted(n for n, s in active.items() if s.role == "edit" and n not in EDITS)
+    active |= {s.instead_of: s for s in known.stand_ins if s.name in active and s.instead_of}
     ordered = [n for n in known.order(params["order"]) if n in active]
     if selector.ignores_warps:
         ordered = [n for n in ordered if active[n].role == "penalty" or n == "temperature"]

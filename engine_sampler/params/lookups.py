@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from ..contract import Sampler, Selector, StoppingCriteria
 from ..registry import Catalogue
 from .costs import passes_of
-from .orders import full_order
+from .orders import full_order, orderable
 
 Part = TypeVar("Part", Sampler, Selector, StoppingCriteria)
 
@@ -44,6 +44,7 @@ class Lookup:
     neutral    the neutral value of every parameter.
     numbers    the place of every parameter among them.
     checking   the samplers and selectors that refuse some values together.
+    stand_ins  the samplers that take the place of another one.
     passes     what a chain of all samplers, once each, would cost at worst, in passes over the vocabulary.
     """
 
@@ -53,7 +54,8 @@ class Lookup:
         self.numbers = {name: number for number, name in enumerate(self.neutral)}
         parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
         self.checking = [part for part in parts if not _has_default(part, "check")]
-        self.passes = passes_of(s for s in catalogue.samplers.values() if s.role != "edit")
+        self.stand_ins = [s for s in catalogue.samplers.values() if s.instead_of is not None]
+        self.passes = passes_of(orderable(catalogue.samplers).values())
         self.samplers = Switches(catalogue.samplers.values())
         self.selectors = Switches(catalogue.selectors.values())
         self.stopping_criteria = Switches(catalogue.stopping_criteria.values())

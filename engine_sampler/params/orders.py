@@ -12,6 +12,8 @@ from .costs import check_repeats
 
 DEFAULT = (
     "logits_processors",
+    "encoder_repetition_penalty",
+    "normalize",
     "penalties",
     "no_repeat_ngram",
     "dry",
@@ -41,6 +43,8 @@ NAMED: Mapping[str, tuple[str, ...]] = {
     "llama.cpp": DEFAULT,
     "koboldai": tuple(KOBOLDAI_IDS[i] for i in (6, 0, 1, 2, 3, 4, 5)),
     "transformers": (
+        "encoder_repetition_penalty",
+        "normalize",
         "penalties",
         "no_repeat_ngram",
         "logits_processors",
@@ -91,7 +95,7 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
 
 def _with_plugins(order: Sequence[str], samplers: Mapping[str, Sampler]) -> list[str]:
     """The names of `order`, and of all other samplers that can be ordered, each after what it follows."""
-    unordered = {s.name: s for s in samplers.values() if s.role != "edit" and s.name not in order}
+    unordered = {name: s for name, s in orderable(samplers).items() if name not in order}
     penalties = [name for name in order if name in samplers and samplers[name].role == "penalty"]
     followers: dict[str | None, list[str]] = {}
     for name in sorted(unordered):
@@ -123,28 +127,34 @@ def resolve_order(values: Mapping[str, Any], samplers: Mapping[str, Sampler]) ->
     else:
         check_repeats("order", order)
         named, rules = tuple(order), {}
-        omitted = {s.name for s in samplers.values() if s.role != "edit"} - set(named)
-    orderable = {s.name: s for s in samplers.values() if s.role != "edit"}
+        omitted = {s.instead_of or s.name for s in samplers.values() if s.role != "edit"} - set(named)
+    known = orderable(samplers)
     for name in named:
-        if name not in orderable:
-            raise _not_orderable(name, orderable)
+        if name not in known:
+            raise _not_orderable(name, known)
     for name in sorted(omitted):
-        if name in samplers and samplers[name].is_active(values):
+        of_name = (s for s in samplers.values() if name in (s.name, s.instead_of))
+        if any(s.is_active(values) for s in of_name):
             raise ParameterError(f"order={quoted(order)} omits {name}, which the parameters turn on")
     return rules
 
 
-def _not_orderable(name: Any, orderable: Mapping[str, Sampler]) -> ParameterError:
+def orderable(samplers: Mapping[str, Sampler]) -> dict[str, Sampler]:
+    """Those of `samplers` that an order may name."""
+    return {s.name: s for s in samplers.values() if s.role != "edit" and s.instead_of is None}
+
+
+def _not_orderable(name: Any, known: Mapping[str, Sampler]) -> ParameterError:
     """The error for an entry of a list, with the samplers that it may be meant for, by what other systems
     call them (temp, top-k) and by their parameters (dry_base), or else with all."""
     ours = str(name).lower().replace("-", "_")
     ours = FAMILIAR_NAMES.get(ours, ours)
-    owners = [s.name for s in orderable.values() if ours in (s.name, *(p.name for p in s.params))]
-    similar = owners or close_matches(str(name), orderable)[:2]
+    owners = [s.name for s in known.values() if ours in (s.name, *(p.name for p in s.params))]
+    similar = owners or close_matches(str(name), known)[:2]
     hint = (
         f"; did you mean {' or '.join(map(repr, similar))}?"
         if similar
-        else f"; allowed are {', '.join(orderable)}: masks and biases come before them, the draw after them"
+        else f"; allowed are {', '.join(known)}: masks and biases come before them, the draw after them"
     )
     return ParameterError(f"order names {quoted(name)}, which is not a sampler that can be ordered{hint}")
 

@@ -52,17 +52,27 @@ class Parameters(TypedDict, total=False):
     dry_allowed_length: int
     dry_penalty_last_n: int
     dry_sequence_breakers: Any
+    encoder_repetition_penalty: float
     epsilon_cutoff: float
     eta_cutoff: float
+    exponential_decay_length_penalty: Any
+    forced_bos_token_id: Any
+    forced_eos_token_id: Any
     ignore_eos: bool
     infill: bool
     logit_bias: Any
     logits_processors: Any
+    lz_penalty: float
+    lz_penalty_ngram: int
+    lz_penalty_window: int
     min_k: bool
     min_k_tau: float
     min_p: float
     min_tokens: int
     no_repeat_ngram_size: int
+    no_repeat_ngram_window: int
+    no_repeat_ngram_whitelist_ids: Any
+    repetition_penalty_normalize: bool
     p_less: bool
     p_less_norm: bool
     repetition_penalty: float
@@ -74,11 +84,18 @@ class Parameters(TypedDict, total=False):
     penalty_decay_range: int
     penalty_scope: Literal["default", "all", "output"]
     penalize_nl: bool
+    repetition_ngram_size: int
+    repetition_ngram_threshold: int
+    sequence_bias: Any
+    skew: float
     smoothing_factor: float
     smoothing_curve: float
+    suppress_tokens: Any
+    begin_suppress_tokens: Any
     temperature: float
     dynatemp_range: float
     dynatemp_exponent: float
+    temperature_schedule: Any
     tfs: float
     tfs_cut: Literal["llama.cpp", "koboldai"]
     top_a: float
@@ -87,15 +104,23 @@ class Parameters(TypedDict, total=False):
     top_n_sigma: float
     top_p: float
     top_p_cut: Literal["reach", "exceed", "below"]
+    top_p_decay: float
+    top_p_min: float
+    top_p_reset_ids: Any
     typical_p: float
     xtc_probability: float
     xtc_threshold: float
+    xtc_protected_ids: Any
     adaptive_target: float
     adaptive_decay: float
     mirostat: Literal[0, 1, 2]
     mirostat_tau: float
     mirostat_eta: float
+    ras_win_len: int
+    ras_win_max_num_repeat: int
     assistant_confidence_threshold: float
+    loop_detect_window: int
+    loop_detect_min_reps: int
     max_length: int | None
     max_time: float | None
     max_tokens: int | None

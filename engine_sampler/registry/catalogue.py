@@ -133,7 +133,7 @@ class Catalogue:
                 )
 
     def check_places(self, staged: Catalogue) -> None:
-        """Raise unless every sampler of `staged` that names another in its `after` can be put there.
+        """Raise unless every sampler of `staged` that names another as its place can be put there.
 
         Raises `MissingSamplerError` if there is no such sampler, `PluginError` for an edit, which has no
         place, and for samplers that follow each other.
@@ -143,6 +143,10 @@ class Catalogue:
             if sampler.role == "edit" and sampler.after is not None:
                 raise PluginError(
                     f"{sampler.name} has role='edit' and after={sampler.after!r}: {_EDITS_FIRST}"
+                )
+            if sampler.instead_of not in (None, *self.samplers):
+                raise MissingSamplerError(
+                    f"{sampler.name} has instead_of={sampler.instead_of!r}, {self._hint(sampler.instead_of)}"
                 )
             while at.after is not None:
                 if at.after not in self.samplers:

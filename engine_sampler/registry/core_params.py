@@ -259,7 +259,9 @@ CORE_PARAMS = _by_name(
         high=MAX_COUNT,
         doc="least number of tokens that top_p, min_p, typical_p, tfs and xtc leave",
     ),
-    Param("order", object, "llama.cpp", convert=_order, limit=640, doc="a named order or a list of samplers"),
+    Param(
+        "order", object, "llama.cpp", convert=_order, limit=1024, doc="a named order or a list of samplers"
+    ),
     Param(
         "logprobs",
         int,

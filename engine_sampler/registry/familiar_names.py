@@ -13,7 +13,6 @@ FAMILIAR_NAMES: Mapping[str, str] = {
         "grammar": "guided_grammar ebnf gbnf",
         "ignore_eos": "ban_eos_token",
         "json_schema": "guided_json response_format structured_outputs",
-        "logit_bias": "sequence_bias",
         "logprobs": "top_logprobs n_probs logProbsSize",
         "max_time": "t_max_predict_ms",
         "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens n_predict",

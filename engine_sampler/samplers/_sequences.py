@@ -1,9 +1,9 @@
-"""Where the last of many token sequences begins in a history."""
+"""Which of many token sequences end a history, and where the last of them begins in it."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -11,6 +11,20 @@ _BASE = secrets.randbits(64) | 1
 _INVERSE = pow(_BASE, -1, 2**64)
 """Sequences are compared by the sum of (token + 1)·_BASE^index, modulo 2^64, and where the sums are equal
 token by token, so that no result depends on the base. A client that knew it could make many sums equal."""
+
+
+def values_after(history: np.ndarray, tables: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The values, int64, of the sequences that end `history` int64 [n].
+
+    tables  for each length the sequences, int64 [entries, length], and the value of each; one of no tokens
+            ends every history.
+    """
+    found = [np.zeros(0, np.int64)]
+    for sequences, values in tables:
+        begin = len(history) - sequences.shape[1]
+        if begin >= 0:
+            found.append(values[(sequences == history[begin:]).all(axis=1)])
+    return np.concatenate(found)
 
 
 class Sequences:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import phrase_token_ids, phrases
-
-_NOTHING = np.zeros(0, np.int64)
+from ._sequences import values_after
 
 
 class BadWords(Sampler):
@@ -63,13 +62,7 @@ class BadWords(Sampler):
 def ids_completing_bad_words(rows: Rows) -> Iterator[np.ndarray]:
     """For each row, the ids of the tokens that would complete a bad sequence; with repetitions."""
     for i, tables in enumerate(rows.resolved):
-        history = rows.token_ids(i)
-        found = [_NOTHING]
-        for prefixes, last in tables:
-            begin = len(history) - prefixes.shape[1]
-            if begin >= 0:
-                found.append(last[(prefixes == history[begin:]).all(axis=1)])
-        yield np.concatenate(found)
+        yield values_after(rows.token_ids(i), tables)
 
 
 def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:

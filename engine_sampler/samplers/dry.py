@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX, log2_64
+from ..arithmetic.repeats import ends_repeated
 from ..base.cached import cached_property
 from ..base.errors import quoted
 from ..base.giving_way import unhurried
@@ -18,7 +19,6 @@ from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
 from ..contract.values import Phrase, phrase_token_ids, phrases
 from ..tokenizer import Tokenizer
 from ._columns import finite_columns, store
-from ._repeats import ends_repeated
 from ._sequences import Sequences
 
 DEFAULT_BREAKERS = ("\n", ":", '"', "*")

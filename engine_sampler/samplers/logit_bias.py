@@ -23,7 +23,7 @@ def _biases(value: Any) -> tuple[tuple[int, float], ...]:
     biases: dict[int, float] = {}
     try:
         for count, (key, bias) in enumerate(unhurried(pairs), 1):
-            biases[_key(key)] = _bias(bias)
+            biases[_key(key)] = bias_of(bias, _ALLOWED)
             if len(biases) < count:
                 raise ValueError(_ALLOWED)
     except (TypeError, ValueError, OverflowError):
@@ -35,10 +35,25 @@ def _key(value: Any) -> int:
     return id_of_digits("logit_bias", value) if isinstance(value, str) else token_id(value)
 
 
-def _bias(value: Any) -> float:
+def bias_of(value: Any, allowed: str) -> float:
+    """`value` as a bias: a finite number or −inf; else raises TypeError with the text `allowed`."""
     if isinstance(value, (bool, str)) or not (math.isfinite(value) or value == -math.inf):
-        raise TypeError(_ALLOWED)
+        raise TypeError(allowed)
     return float(value)
+
+
+def as_logits(biases: np.ndarray) -> np.ndarray:
+    """float64 biases as float32, where only −inf becomes −inf."""
+    finite = np.clip(biases, -FLT_MAX, FLT_MAX)
+    return np.where(biases == -np.inf, biases, finite).astype(np.float32)
+
+
+def add_biases(row: np.ndarray, rows: Rows, i: int, ids: np.ndarray, biases: np.ndarray) -> None:
+    """Add float32 `biases` to the logits of `ids`, ascending, in row i."""
+    columns, which = finite_columns(row, rows, i, ids)
+    bias = biases[which]
+    store(row, columns, row[columns] + bias)
+    row[columns[bias == -np.inf]] = -np.inf
 
 
 class LogitBias(Sampler):
@@ -65,13 +80,8 @@ class LogitBias(Sampler):
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
         ids = [token for token, _ in params["logit_bias"]]
         vocabulary.check_ids("logit_bias", ids)
-        biases = np.array([bias for _, bias in params["logit_bias"]])
-        finite = np.clip(biases, -FLT_MAX, FLT_MAX)
-        return np.array(ids, np.int64), np.where(biases == -np.inf, biases, finite).astype(np.float32)
+        return np.array(ids, np.int64), as_logits(np.array([bias for _, bias in params["logit_bias"]]))
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         for i, (row, (ids, biases)) in enumerate(zip(logits, rows.resolved, strict=True)):
-            columns, which = finite_columns(row, rows, i, ids)
-            bias = biases[which]
-            store(row, columns, row[columns] + bias)
-            row[columns[bias == -np.inf]] = -np.inf
+            add_biases(row, rows, i, ids, biases)

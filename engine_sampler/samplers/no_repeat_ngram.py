@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..arithmetic.repeats import ends_repeated
 from ..contract import Example, Param, Rows, Sampler
 from ._columns import mask_unless_empty
-from ._repeats import ends_repeated
 
 
 class NoRepeatNgram(Sampler):

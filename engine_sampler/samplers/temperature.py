@@ -51,11 +51,8 @@ class Temperature(Sampler):
         scale = rows.derived("1/T", temperature_scale)
         dynamic = rows.derived("T follows the entropy", is_temperature_dynamic)
         if dynamic.any():
-            scale = np.where(dynamic, _inverse(self._dynamic(logits, rows)), scale)
-        alive = logits > -np.inf if _may_overflow(logits, scale.max()) else None
-        np.multiply(logits, scale[:, None], out=logits)
-        if alive is not None:
-            settle(logits, alive)
+            scale = np.where(dynamic, inverse(self._dynamic(logits, rows)), scale)
+        scale_by(logits, scale)
         for i in np.flatnonzero(rows.derived("T is 0", is_temperature_greedy)):
             best = logits[i].argmax()
             value = logits[i, best]
@@ -69,6 +66,14 @@ class Temperature(Sampler):
         share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
         dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, MAX_TEMPERATURE)
         return np.where(alive > 1, dynamic, 1.0)
+
+
+def scale_by(logits: np.ndarray, scale: np.ndarray) -> None:
+    """Multiply row i of `logits` [n, columns] by float32 `scale`[i], in place; no logit becomes infinite."""
+    alive = logits > -np.inf if _may_overflow(logits, scale.max()) else None
+    np.multiply(logits, scale[:, None], out=logits)
+    if alive is not None:
+        settle(logits, alive)
 
 
 def _may_overflow(logits: np.ndarray, scale: np.float32) -> bool:
@@ -102,8 +107,9 @@ def is_temperature_dynamic(rows: Rows) -> np.ndarray:
 def temperature_scale(rows: Rows) -> np.ndarray:
     """float32(1/T), and 1 for rows that are greedy or have a dynamic temperature."""
     exempt = is_temperature_greedy(rows) | is_temperature_dynamic(rows)
-    return _inverse(np.where(exempt, 1.0, rows["temperature"]))
+    return inverse(np.where(exempt, 1.0, rows["temperature"]))
 
 
-def _inverse(temperature: np.ndarray) -> np.ndarray:
+def inverse(temperature: np.ndarray) -> np.ndarray:
+    """float32(1/T) for float64 temperatures."""
     return (1.0 / temperature).astype(np.float32)

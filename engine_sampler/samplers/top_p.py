@@ -46,19 +46,24 @@ class TopP(Truncation):
     )  # fmt: skip
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        y = distances(logits)
-        w = weights(y)
-        p, total = rows["top_p"], w.sum(axis=1)
-        reach = rows.derived("top_p reaches", lambda group: group["top_p_cut"] == "reach")
-        crossing = rows.derived("top_p crosses", lambda group: group["top_p_cut"] != "below")
-        limit = mass_reaching(p, total) - 1
-        if not reach.all():
-            limit = np.where(reach, limit, mass_within(p, total))
-        floor = at_least(rows, logits)
+        return nucleus(logits, rows, rows["top_p"])
 
-        def count(which: slice, order: np.ndarray) -> np.ndarray:
-            cumulative = reorder(w[which], order).cumsum(axis=1)
-            inside = (cumulative <= limit[which, None]).sum(axis=1)
-            return np.maximum(inside + crossing[which], floor[which])
 
-        return keep_prefix(logits, y, count)
+def nucleus(logits: np.ndarray, rows: Rows, p: np.ndarray) -> np.ndarray:
+    """bool [n, columns]: the columns that stay if row i keeps a share `p`[i], float64 [n]."""
+    y = distances(logits)
+    w = weights(y)
+    total = w.sum(axis=1)
+    reach = rows.derived("top_p reaches", lambda group: group["top_p_cut"] == "reach")
+    crossing = rows.derived("top_p crosses", lambda group: group["top_p_cut"] != "below")
+    limit = mass_reaching(p, total) - 1
+    if not reach.all():
+        limit = np.where(reach, limit, mass_within(p, total))
+    floor = at_least(rows, logits)
+
+    def count(which: slice, order: np.ndarray) -> np.ndarray:
+        cumulative = reorder(w[which], order).cumsum(axis=1)
+        inside = (cumulative <= limit[which, None]).sum(axis=1)
+        return np.maximum(inside + crossing[which], floor[which])
+
+    return keep_prefix(logits, y, count)

@@ -47,17 +47,28 @@ class Xtc(Truncation):
         return bool(params["xtc_probability"] > 0 and params["xtc_threshold"] <= 0.5)
 
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        mask = np.ones(logits.shape, bool)
-        heads = np.flatnonzero(coin(rows.draw(), rows["xtc_probability"]))
-        if len(heads):
-            threshold, min_keep = rows["xtc_threshold"][heads], rows["min_keep"][heads]
-            mask[heads] = _without_top_choices(logits[heads], threshold, min_keep)
-        return mask
+        return without_top_choices(logits, rows)
 
 
-def _without_top_choices(logits: np.ndarray, threshold: np.ndarray, min_keep: np.ndarray) -> np.ndarray:
+def without_top_choices(logits: np.ndarray, rows: Rows, counts: np.ndarray | None = None) -> np.ndarray:
+    """bool [n, columns]: the columns that stay; those of `counts`, bool [n, columns], may be top choices, and
+    with None all."""
+    mask = np.ones(logits.shape, bool)
+    heads = np.flatnonzero(coin(rows.draw(), rows["xtc_probability"]))
+    if len(heads):
+        threshold, min_keep = rows["xtc_threshold"][heads], rows["min_keep"][heads]
+        counting = None if counts is None else counts[heads]
+        mask[heads] = _without_top_choices(logits[heads], threshold, min_keep, counting)
+    return mask
+
+
+def _without_top_choices(
+    logits: np.ndarray, threshold: np.ndarray, min_keep: np.ndarray, counts: np.ndarray | None
+) -> np.ndarray:
     w = weights(distances(logits))
     above = keep_heavy(logits, w, weight_of_share(threshold, w.sum(axis=1)))
+    if counts is not None:
+        above &= counts
     dropped = above & ~_last_of(above, logits)
     remaining = (logits > -np.inf).sum(axis=1) - dropped.sum(axis=1)
     return ~(dropped & (remaining >= min_keep)[:, None])

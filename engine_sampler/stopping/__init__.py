@@ -9,6 +9,7 @@ from ._scores import newest_logprobs
 from .confidence import ConfidenceCriteria
 from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
 from .eos import EosTokenCriteria
+from .loop import LoopCriteria
 from .max_length import MaxLengthCriteria
 from .max_time import MaxTimeCriteria
 from .max_tokens import MaxTokensCriteria
@@ -19,6 +20,7 @@ from .stop_token_ids import StopTokenIdsCriteria
 __all__ = [
     "ConfidenceCriteria",
     "EosTokenCriteria",
+    "LoopCriteria",
     "MaxLengthCriteria",
     "MaxTimeCriteria",
     "MaxTokensCriteria",

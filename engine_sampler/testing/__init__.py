@@ -1,8 +1,8 @@
 """For authors of plugins and tests: run a single sampler, and the contract kits.
 
-    class TestSkew(SamplerContract):
-        sampler = Skew()
-        params = [dict(skew=0.5), dict(skew=-2.0)]
+    class TestRobustZ(SamplerContract):
+        sampler = RobustZ()
+        params = [dict(robust_z=0.5), dict(robust_z=2.0)]
 
 `SamplerContract`, `SelectorContract`, `StoppingContract`, `BackendContract`, `GrammarContract` and
 `ObserverContract` (what a plugin registers), and `MatcherContract` (anything that constrains a text) hold the

@@ -20,11 +20,11 @@ from engine_sampler.registry import CORE_PARAMS, PluginStatus, Registry
 from ..backends.library.building import toy, variant
 
 
-class Skew(Sampler):
+class RobustZ(Sampler):
     """Tilt the row by its
     token ids. Source: none."""
 
-    name = "skew"
+    name = "robust_z"
 
     def apply(self, logits, rows):
         pass
@@ -56,7 +56,7 @@ class Plugin:
 
     @hookimpl
     def register_samplers(self, register):
-        register(Skew())
+        register(RobustZ())
 
     @hookimpl
     def register_backends(self, register):
@@ -94,10 +94,10 @@ def test_every_kind_is_listed(registry):
 
 def test_objects_of_a_plugin_are_listed_with_their_origin(registry):
     registry.register(Plugin())
-    assert entry(registry, "samplers", "skew")["origin"] == "this process"
+    assert entry(registry, "samplers", "robust_z")["origin"] == "this process"
     status = inventory(registry)["plugins"][-1]
     assert (status["name"], status["state"]) == ("toys", "loaded")
-    assert status["provides"] == ("samplers/skew", "backends/abacus")
+    assert status["provides"] == ("samplers/robust_z", "backends/abacus")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_the_inventory_is_json_serialisable(registry):
 
 
 def test_a_summary_is_the_first_sentence_on_one_line():
-    assert summary_of(Skew()) == "Tilt the row by its token ids."
+    assert summary_of(RobustZ()) == "Tilt the row by its token ids."
     assert summary_of(Abacus(1.0)) == "Beads."
     assert summary_of(object.__new__(type("Bare", (), {}))) == ""
 

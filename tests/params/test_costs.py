@@ -6,7 +6,7 @@ import functools
 import gc
 import string
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from engine_sampler.params.orders import DEFAULT
 from engine_sampler.registry import GRAMMAR_OPTIONS
 from engine_sampler.samplers import dry
 from engine_sampler.samplers.dry import Dry
+from engine_sampler.samplers.temperature_schedule import MAX_POINTS
 
 from .counting import count_calls
 
@@ -59,7 +60,7 @@ def markers(count: int) -> list[str]:
     return [f"{i:02}" * 60 for i in range(count)]
 
 
-WORST: dict[str, list[Callable[[int], Any]]] = {
+WORST: dict[str, Sequence[Callable[[int], Any]]] = {
     "n": [lambda limit: limit],
     "best_of": [lambda limit: limit],
     "beam_width": [lambda limit: limit],
@@ -71,6 +72,24 @@ WORST: dict[str, list[Callable[[int], Any]]] = {
     "logit_bias": [lambda limit: dict.fromkeys(range(limit // 2), 1.0)],
     "allowed_token_ids": [lambda limit: list(range(limit))],
     "stop_token_ids": [lambda limit: list(range(limit))],
+    "sequence_bias": [
+        lambda limit: [[[i], 1.0] for i in range(limit // 2)],
+        lambda limit: [[list(range(limit - 1)), 1.0]],
+    ],
+    **dict.fromkeys(
+        (
+            "suppress_tokens",
+            "begin_suppress_tokens",
+            "forced_bos_token_id",
+            "forced_eos_token_id",
+            "no_repeat_ngram_whitelist_ids",
+            "xtc_protected_ids",
+            "top_p_reset_ids",
+        ),
+        (lambda limit: list(range(limit)),),
+    ),
+    "temperature_schedule": [lambda limit: [[i, 1.0 + i] for i in range(MAX_POINTS)]],
+    "exponential_decay_length_penalty": [lambda limit: [0, 1e30]],
     "bad_words": [
         lambda limit: list(range(limit)),
         lambda limit: [list(range(limit))],
@@ -107,6 +126,10 @@ NEEDED: dict[str, dict[str, Any]] = {
     "beam_width": {"use_beam_search": True},
     "dry_sequence_breakers": {"dry_multiplier": 1.0},
     "logprobs_mode": {"logprobs": 20},
+    "forced_eos_token_id": {"max_tokens": 9},
+    "no_repeat_ngram_whitelist_ids": {"no_repeat_ngram_size": 2},
+    "xtc_protected_ids": {"xtc_probability": 1.0},
+    "top_p_reset_ids": {"top_p_decay": 0.5},
     "thinking": {"bad_words": texts(1000, 2), "thinking_token_budget": 3},
     "answer": {"thinking": "qwen_3"},
     "phases": {"bad_words": texts(400, 2)},

@@ -10,13 +10,13 @@ import pytest
 from engine_sampler import process_logits
 from engine_sampler.contract import Param, ParameterError, Sampler
 from engine_sampler.params import SamplingParams, build_chain
-from engine_sampler.params.orders import DEFAULT, NAMED, RULES, full_order
+from engine_sampler.params.orders import DEFAULT, NAMED, RULES, full_order, orderable
 from engine_sampler.registry import default_registry
 
 from ..random_chains import BUILT_IN
 
 SAMPLERS = default_registry().catalogue.samplers
-LISTED = {name: s for name, s in SAMPLERS.items() if name in DEFAULT or s.role == "edit"}
+LISTED = {name: s for name, s in SAMPLERS.items() if name in DEFAULT or s.role == "edit" or s.instead_of}
 """Those that have a place in the default list, or none at all."""
 
 
@@ -42,8 +42,7 @@ def test_a_built_in_sampler_is_in_the_default_list_or_says_what_it_follows() -> 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_order_contains_every_sampler_once(name: str) -> None:
-    orderable = [s.name for s in SAMPLERS.values() if s.role != "edit"]
-    assert sorted(full_order(name, SAMPLERS)) == sorted(orderable)
+    assert sorted(full_order(name, SAMPLERS)) == sorted(orderable(SAMPLERS))
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -73,8 +72,8 @@ def test_named_orders_follow_their_systems(name: str, before: str, after: str) -
 
 def test_samplers_that_a_named_order_does_not_mention_follow_the_default_list() -> None:
     order = order_with("vllm")
-    assert order[0] == "logits_processors"
-    assert order[1:6] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
+    assert order[:3] == ["logits_processors", "encoder_repetition_penalty", "normalize"]
+    assert order[3:8] == ["penalties", "no_repeat_ngram", "dry", "top_n_sigma", "temperature"]
     assert order[-6:] == ["epsilon_cutoff", "eta_cutoff", "top_h", "xtc", "smoothing", "infill"]
     assert order.index("top_k") < order.index("top_a") < order.index("tfs") < order.index("top_p")
 
@@ -216,8 +215,8 @@ def test_every_cut_rule_is_a_parameter() -> None:
 
 
 def test_a_plugin_follows_the_sampler_that_it_names() -> None:
-    order = order_with("llama.cpp", plugin("skew", after="min_p"))
-    assert order.index("skew") == order.index("min_p") + 1
+    order = order_with("llama.cpp", plugin("robust_z", after="min_p"))
+    assert order.index("robust_z") == order.index("min_p") + 1
 
 
 def test_a_plugin_may_follow_another_plugin() -> None:
@@ -227,7 +226,7 @@ def test_a_plugin_may_follow_another_plugin() -> None:
 
 
 def test_a_plugin_that_names_no_sampler_comes_last() -> None:
-    assert order_with("llama.cpp", plugin("skew"))[-1] == "skew"
+    assert order_with("llama.cpp", plugin("robust_z"))[-1] == "robust_z"
 
 
 @pytest.mark.parametrize("order", [*NAMED, (5, 0, 6)])

@@ -62,6 +62,23 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
         "vocab_sizes": WITH_IDS,
         "may_empty": True,
     },
+    "sequence_bias": {
+        "params": [
+            {"sequence_bias": [[[1], 1.5], [[0, 1], -2.0], [[2, 2, 0], 1e38], [[3, 0], 1.0]]},
+            {"sequence_bias": {(1,): float("-inf"), (0, 2): 3.0}},
+        ],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+    },
+    "suppress_tokens": {
+        "params": [{"suppress_tokens": [0, 5]}, {"begin_suppress_tokens": [1, 2], "suppress_tokens": [7]}],
+        "vocab_sizes": WITH_IDS,
+        "may_empty": True,
+    },
+    "forced_tokens": {
+        "params": [{"forced_eos_token_id": [0, 2], "max_tokens": n} for n in (1, 4, 9)],
+        "vocab_sizes": WITH_IDS,
+    },
     "grammar_bias": {
         "params": [
             {"grammar_bias": 2.5, "regex": r"(ab?|\n)*"},
@@ -90,8 +107,46 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
         "tokenizer": small_tokenizer,
         "removes": False,
     },
+    "exponential_decay_length_penalty": {
+        "params": [{"exponential_decay_length_penalty": pair} for pair in ([0, 1.3], [4, 0.5], [2, 1e30])],
+        "eos_token_ids": (0, 2),
+        "removes": False,
+        "apply_at_neutral": False,
+    },
+    "encoder_repetition_penalty": {
+        "params": [{"encoder_repetition_penalty": x} for x in (1.3, 0.4, 1e-300)],
+        "removes": False,
+    },
+    "normalize": {
+        "params": [{"repetition_penalty_normalize": True, "repetition_penalty": 1.3}],
+        "removes": False,
+        "apply_at_neutral": False,
+    },
+    "no_repeat_ngram_window": {
+        "params": [
+            {"no_repeat_ngram_size": n, "no_repeat_ngram_window": w, "no_repeat_ngram_whitelist_ids": ids}
+            for n, w, ids in ((1, 3, []), (2, 9, [1]), (3, 0, [0, 2]))
+        ],
+        "vocab_sizes": WITH_IDS,
+        "apply_at_neutral": False,
+    },
     "no_repeat_ngram": {
         "params": [{"no_repeat_ngram_size": n} for n in (1, 2, 3)],
+        "apply_at_neutral": False,
+    },
+    "lz_penalty": {
+        "params": [
+            {"lz_penalty": 0.2, "lz_penalty_ngram": 2},
+            {"lz_penalty": 1.5, "lz_penalty_ngram": 1, "lz_penalty_window": 7},
+        ],
+        "removes": False,
+    },
+    "repetition_ngram": {
+        "params": [
+            {"repetition_ngram_size": 1, "repetition_ngram_threshold": 1},
+            {"repetition_ngram_size": 2, "repetition_ngram_threshold": 2},
+        ],
+        "eos_token_ids": (0, 2),
         "apply_at_neutral": False,
     },
     "dry": {
@@ -121,6 +176,15 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
         ],
         "apply_at_neutral": False,
     },
+    "top_p_decay": {
+        "params": [
+            {"top_p": 0.95, "top_p_decay": 0.9},
+            {"top_p": 0.9, "top_p_decay": 0.3, "top_p_min": 0.2, "top_p_reset_ids": [0, 1]},
+            {"top_p_decay": 0.5, "top_p_cut": "below", "min_keep": 3},
+        ],
+        "vocab_sizes": WITH_IDS,
+        "apply_at_neutral": False,
+    },
     "min_p": {
         "params": [{"min_p": 0.05}, {"min_p": 1.0}, {"min_p": 0.9, "min_keep": 3}],
         "apply_at_neutral": False,
@@ -137,7 +201,20 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
             {"xtc_probability": 1.0, "xtc_threshold": 0.01, "min_keep": 3},
         ]
     },
+    "xtc_protected": {
+        "params": [
+            {"xtc_probability": 1.0, "xtc_threshold": 0.05, "xtc_protected_ids": [0, 3]},
+            {"xtc_probability": 0.5, "xtc_threshold": 0.0, "xtc_protected_ids": [1], "min_keep": 2},
+        ],
+        "vocab_sizes": WITH_IDS,
+        "apply_at_neutral": False,
+    },
     # the rest
+    "skew": {
+        "params": [{"skew": 0.5}, {"skew": -2.0}, {"skew": 6.0}],
+        "removes": False,
+        "apply_at_neutral": False,
+    },
     "smoothing": {
         "params": [{"smoothing_factor": 0.25}, {"smoothing_factor": 2.0, "smoothing_curve": 1.5}],
         "apply_at_neutral": False,
@@ -150,6 +227,13 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
             {"temperature": 0.0},
             {"temperature": 0.8, "dynatemp_range": 0.5, "dynatemp_exponent": 2.0},
         ],
+    },
+    "temperature_schedule": {
+        "params": [
+            {"temperature_schedule": [[0, 1.5], [12, 0.3]]},
+            {"temperature_schedule": [[5, 1e6], [6, 1e-4]]},
+        ],
+        "apply_at_neutral": False,
     },
     "infill": {
         "params": [{"infill": True}],
@@ -166,6 +250,12 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
     },
     "mirostat_v2": {
         "params": [{"mirostat": 2}, {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.5}],
+    },
+    "repetition_aware": {
+        "params": [
+            {"ras_win_len": 10, "ras_win_max_num_repeat": 1, "top_p": 0.8, "top_k": 25},
+            {"ras_win_len": 3, "ras_win_max_num_repeat": 2, "min_p": 0.5},
+        ],
     },
     "adaptive_p": {
         "params": [{"adaptive_target": 0.3}, {"adaptive_target": 0.9, "adaptive_decay": 0.5}],

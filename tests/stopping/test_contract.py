@@ -9,6 +9,7 @@ from engine_sampler.registry import default_registry
 from engine_sampler.stopping import (
     ConfidenceCriteria,
     EosTokenCriteria,
+    LoopCriteria,
     MaxLengthCriteria,
     MaxTimeCriteria,
     MaxTokensCriteria,
@@ -36,6 +37,16 @@ class TestEos(StoppingContract):
 class TestOwnEos(StoppingContract):
     criterion = EosTokenCriteria([2, EOS])
     params = ({},)
+
+
+class TestLoop(StoppingContract):
+    criterion = LoopCriteria()
+    params = (
+        {"loop_detect_window": 3},
+        {"loop_detect_window": 8, "loop_detect_min_reps": 2},
+        {"loop_detect_window": 2, "loop_detect_min_reps": 5},
+    )
+    called = LoopCriteria(4, 2)
 
 
 class TestMaxLength(StoppingContract):

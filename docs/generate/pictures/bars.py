@@ -72,9 +72,7 @@ def _change(part: Sampler | Selector, scene: Scene, settings: Mapping[str, Any],
 
 
 def _changed(name: str, scene: Scene, settings: Mapping[str, Any], row: np.ndarray) -> Change:
-    steps = trace(
-        row, SamplingParams(**settings, seed=1), prompt_token_ids=scene.history_ids, tokenizer=scene.tokenizer
-    )
+    steps = trace(row, SamplingParams(**settings, seed=1), **scene.history_ids, tokenizer=scene.tokenizer)
     number = next(i for i, step in enumerate(steps) if step.name == name)
     before, after = steps[number - 1].probabilities, steps[number].probabilities
     return Change(before, after, (after == 0) & (before > 0))

@@ -33,6 +33,7 @@ class Scene:
 
     words    the vocabulary, in the order of the rows.
     history  the words so far, prompt and output.
+    written  how many of them are output.
     spaced   whether words begin with a space, as in a text; otherwise they are pieces that join.
     """
 
@@ -40,6 +41,7 @@ class Scene:
     words: tuple[str, ...] = PLAIN
     history: tuple[str, ...] = ()
     spaced: bool = True
+    written: int = 0
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -50,9 +52,11 @@ class Scene:
         return Tokenizer([text.encode() for text in texts], ends)
 
     @property
-    def history_ids(self) -> list[int]:
-        """The history as token ids."""
-        return [self.words.index(word) for word in self.history]
+    def history_ids(self) -> dict[str, list[int]]:
+        """Prompt and output as token ids."""
+        ids = [self.words.index(word) for word in self.history]
+        begin = len(ids) - self.written
+        return {"prompt_token_ids": ids[:begin], "output_token_ids": ids[begin:]}
 
 
 def rows() -> dict[str, np.ndarray]:
@@ -80,6 +84,13 @@ SCENES: Mapping[str, Scene] = {
     "ignore_eos": Scene(({"ignore_eos": True},), _words("the end a his her it one no cat sea sun .")),
     "min_tokens": Scene(({"min_tokens": 3},), _words("the end a his her it one no cat sea sun .")),
     "logit_bias": Scene(({"logit_bias": {0: -2.0, 3: 1.5, 5: float("-inf")}},)),
+    "sequence_bias": Scene(
+        ({"sequence_bias": [[[7, 4], 2.0], [[3], -1.5]]},),
+        _words("the it his her on one no cat sea a . end"),
+        _words("cat"),
+    ),
+    "suppress_tokens": Scene(({"suppress_tokens": [1, 4], "begin_suppress_tokens": [0]},)),
+    "forced_tokens": Scene(({"forced_bos_token_id": 4},), history=("sun",)),
     "grammar_bias": Scene(
         ({"grammar_bias": 2.0, "choice": ["yes", "no"]},),
         _words("I y yes It ye no n The A One . end"),
@@ -102,14 +113,59 @@ SCENES: Mapping[str, Scene] = {
         _words("on under by near in and it a the cat sat ran"),
         _words("the cat sat on a cat ran by the cat sat"),
     ),
+    "no_repeat_ngram_window": Scene(
+        ({"no_repeat_ngram_size": 2, "no_repeat_ngram_window": 6, "no_repeat_ngram_whitelist_ids": [1]},),
+        _words("cat mat dog sun sat on and it a the . end"),
+        _words("the cat the sun sat on the mat and the"),
+    ),
+    "encoder_repetition_penalty": Scene(
+        ({"encoder_repetition_penalty": 1.5},),
+        _words("the cat mat dog sat on and it a ran . end"),
+        _words("a dog ran on"),
+    ),
+    "normalize": Scene(
+        ({"repetition_penalty_normalize": True, "repetition_penalty": 1.5},),
+        history=_words("his cat"),
+    ),
+    "exponential_decay_length_penalty": Scene(
+        ({"exponential_decay_length_penalty": [2, 1.6]},),
+        _words("the a end her it one no cat sea sun . his"),
+        _words("the cat sea sun her cat"),
+        written=6,
+    ),
+    "lz_penalty": Scene(
+        ({"lz_penalty": 0.5, "lz_penalty_ngram": 2},),
+        _words("on under by near in and it a the cat sat ran"),
+        _words("the cat sat on a cat ran by the cat sat"),
+        written=11,
+    ),
+    "repetition_ngram": Scene(
+        ({"repetition_ngram_size": 2, "repetition_ngram_threshold": 3},),
+        _words("the a his her it one no end cat sea sun ."),
+        _words("no cat no cat no cat"),
+        written=6,
+    ),
     # truncations
+    "top_p_decay": Scene(
+        ({"top_p": 0.9, "top_p_decay": 0.8, "top_p_reset_ids": [10]},),
+        history=_words("the sun . a cat"),
+        written=5,
+    ),
+    "xtc_protected": Scene(
+        ({"xtc_probability": 1.0, "xtc_threshold": 0.07, "xtc_protected_ids": [0]},),
+    ),
     "tfs": Scene(({"tfs": 0.9},)),
     "typical_p": Scene(({"typical_p": 0.5},)),
     "xtc": Scene(({"xtc_probability": 1.0, "xtc_threshold": 0.07},)),
     "infill": Scene(({"infill": True},), _words("in int i if for x y z ( ) . end"), (), False),
     # shape
     "temperature": Scene(({"temperature": 0.5}, {"temperature": 2.0}, {"dynatemp_range": 0.9})),
+    "temperature_schedule": Scene(
+        ({"temperature_schedule": [[0, 0.5], [4, 1.5]]},), history=_words("the sun her cat"), written=4
+    ),
+    "skew": Scene(({"skew": 0.7}, {"skew": -0.7})),
     # selectors
+    "repetition_aware": Scene(({"ras_win_len": 6, "ras_win_max_num_repeat": 1, "top_k": 3},)),
     "mirostat": Scene(({"mirostat": 1, "mirostat_tau": 1.5},)),
     "mirostat_v2": Scene(({"mirostat": 2, "mirostat_tau": 1.5},)),
     "adaptive_p": Scene(({"adaptive_target": 0.1},)),

@@ -59,6 +59,9 @@ STORIES: Mapping[str, Story] = {
     "repetition": Story(
         {"repetition_detection": (3, 1, 3)}, _tokens("Well|,| no|,| no|,| no|,| no"),
     ),
+    "loop": Story(
+        {"loop_detect_window": 6}, _tokens("Well|,| no|,| no|,| no|,| no"),
+    ),
     "confidence": Story(
         {"assistant_confidence_threshold": 0.4}, _tokens("The| cat| sat| under| the| sofa"),
         shares=(0.9, 0.75, 0.62, 0.31, 0.8, 0.5),

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler.samplers import _repeats, dry
-from engine_sampler.samplers._repeats import ends_repeated, repeat_lengths
+from engine_sampler.arithmetic import repeats
+from engine_sampler.arithmetic.repeats import ends_repeated, repeat_lengths
+from engine_sampler.samplers import dry
 from engine_sampler.samplers._sequences import Sequences
 from engine_sampler.samplers.no_repeat_ngram import completions
 
@@ -32,18 +33,18 @@ def test_repeats_have_their_lengths_whichever_way_they_are_found(
     work: int, tokens: list[int], limit: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_repeats, "_WORK", work)
+        patch.setattr(repeats, "_WORK", work)
         found = repeat_lengths(np.array(tokens, np.int64), limit)
     assert found.tolist() == lengths_by_definition(tokens, limit)
 
 
-@pytest.mark.parametrize("library", [_repeats._library, lambda: None], ids=["fastest", "numpy"])
+@pytest.mark.parametrize("library", [repeats._library, lambda: None], ids=["fastest", "numpy"])
 @examples(150, histories, integers(0, 70), integers(0, 4))
 def test_the_ends_of_repeats_are_found_in_c_and_in_numpy(
     library: Callable[[], Any], tokens: list[int], limit: int, least: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_repeats, "_library", library)
+        patch.setattr(repeats, "_library", library)
         places, lengths = ends_repeated(np.array(tokens, np.int64), limit, least)
     right = enumerate(lengths_by_definition(tokens[::-1], limit))
     expected = [(i, length) for i, length in right if i and length >= least]
@@ -106,7 +107,7 @@ COPIED = [*range(LENGTH // 2)] * 2
 def test_a_history_that_repeats_itself_is_read_a_bounded_number_of_times(
     work: Callable[[np.ndarray], Any], history: list[int]
 ) -> None:
-    assert entries_read(work, history) <= 2 * _repeats._WORK * LENGTH
+    assert entries_read(work, history) <= 2 * repeats._WORK * LENGTH
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
-"""skew: shift probability towards likely or unlikely tokens. A plugin for engine-sampler in one file."""
+"""skew: shift probability towards likely or unlikely tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from engine_sampler.arithmetic import LN_2, descending, distances, exp2_64, log2_64, power, weights
-from engine_sampler.contract import Example, Param, Rows, Sampler, hookimpl
+from ..arithmetic import LN_2, descending, distances, exp2_64, log2_64, power, weights
+from ..contract import Example, Param, Rows, Sampler
 
 MIN_SHARE = 2.0**-1022
 """The smallest normal float64; smaller shares are raised to it."""
@@ -23,7 +20,7 @@ class Skew(Sampler):
     skew > 0 takes probability from the likeliest tokens, so the best token may change; skew < 0
     gives it to them. 0 is neutral. A token whose share vanishes keeps a logit of −708; removed
     tokens stay removed. Sums of weights are exact integers, so removed columns do not affect the
-    result. Source: Aphrodite, which sums the probabilities without sorting them first.
+    result. Source: Aphrodite, which sums the probabilities without sorting them first, and TabbyAPI.
     """
 
     name = "skew"
@@ -42,9 +39,3 @@ class Skew(Sampler):
         skewed = np.empty_like(logits)
         np.put_along_axis(skewed, order, log2_64(np.maximum(share, MIN_SHARE)) * LN_2, axis=1)
         np.copyto(logits, skewed, where=logits > -np.inf)
-
-
-@hookimpl
-def register_samplers(register: Callable[[Any], None]) -> None:
-    """Called once when engine-sampler loads plugins; the entry point in pyproject.toml names this module."""
-    register(Skew())
