@@ -1,8 +1,9 @@
 """The built-in samplers and selectors, one file each. A new file here is discovered automatically.
 
-Their counterparts in C must produce the same bits: in native/src/kernels, masks, biases and penalties are in
-edits.h, truncations and transforms in samplers.h, selectors in selectors.h, and tests/native compares them
-with these. A sampler without a counterpart runs here, in the middle of a native chain.
+Their counterparts in C must produce the same bits: in native/src/kernels, masks and biases are in edits.h,
+penalties in penalties.h, truncations and transforms in samplers.h and min_k.h, selectors in selectors.h.
+tests/native compares them with these. A sampler without a counterpart runs here, in the middle of a native
+chain.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ _HEAD, _GROWTH = 64, 4
 
 
 class MinK(Truncation):
-    """Keep the first k tokens, (logit desc, id asc): up to the steepest drop, where drops count less further down.
+    """Keep the first k tokens, (logit desc, id asc): those before the steepest drop of the logits.
 
     Formula, with l_1 ≥ l_2 ≥ … ≥ l_n the remaining logits: the drop after token i is d_i = (l_i − l_{i+1})/i;
     k is the first i with the greatest d_i, or floor(min_k_tau/R) if that is more, R = (l_1 − l_n) + 1e-8. All
@@ -23,8 +23,8 @@ class MinK(Truncation):
     comparison. The first token always stays.
 
     The place of the drop does not depend on the temperature. The floor does, because R shrinks as the
-    temperature grows; with 0 there is no floor. It matters for almost flat rows: of equal logits, k would be 1.
-    False is neutral. `min_keep` has no effect.
+    temperature grows; with 0 there is no floor. It matters for almost flat rows: of equal logits, k would
+    be 1. False is neutral. `min_keep` has no effect.
     Source: Ding et al. 2026, arXiv 2604.11012; vLLM's pull request 48142, which keeps all that equal the
     last token, and applies it after the temperature.
     """
@@ -65,8 +65,8 @@ def _count(row: np.ndarray, tau: float) -> int:
 
 
 def _cliff(row: np.ndarray, n: int, lowest: float) -> int:
-    """After how many of the `n` logits that are left of `row` the steepest drop is. Sorts as many as can matter:
-    a drop behind the first i is at most what is left of the range, divided by i."""
+    """After how many of the `n` logits that are left of `row` the steepest drop is. Sorts as many as can
+    matter: a drop behind the first i is at most what is left of the range, divided by i."""
     size = min(_HEAD, n)
     while n > 1:
         head = row[top_columns(row, size)].astype(np.float64)

@@ -27,7 +27,9 @@ class PLess(Truncation):
     cost = "pass"
     params = (
         Param("p_less", bool, neutral=False, doc="keep tokens with a probability of at least Σp²"),
-        Param("p_less_norm", bool, neutral=False, doc="the same with the lower threshold (n·Σp² − 1)/(n − 1)"),
+        Param(
+            "p_less_norm", bool, neutral=False, doc="the same with the lower threshold (n·Σp² − 1)/(n − 1)"
+        ),
     )
     argmax_invariant = True
     examples = (
@@ -51,7 +53,7 @@ class PLess(Truncation):
 
 
 def collision_weight(total: int, squares: int, alive: int | None) -> int:
-    """The least weight that stays of a row with S = `total` and Q = `squares`; `alive`: n, for the norm form."""
+    """The least weight that stays where S = `total` and Q = `squares`; `alive`: n, for the norm form."""
     if alive is None:
         return -(-squares // total)
     return 0 if alive == 1 else -((total * total - alive * squares) // (total * (alive - 1)))

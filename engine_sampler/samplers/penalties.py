@@ -116,7 +116,8 @@ class PenaltyWindows:
 @dataclass(frozen=True)
 class _Settings:
     """The effective penalties of one request. A reach of −1 is the whole history, 0 is off; it includes the
-    tokens over which penalties fade."""
+    tokens over which penalties fade: the last `repetition_decay` and `decay` of the windows, less one, 0 if
+    they do not."""
 
     repetition: float
     repetition_reach: int
@@ -125,34 +126,30 @@ class _Settings:
     presence: float
     reach: int
     scope: str
+    repetition_decay: int
     decay: int
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> _Settings:
         last_n, own_reach = params["penalty_last_n"], params["repetition_penalty_range"]
-        reach = last_n if own_reach is None else own_reach
+        own = last_n if own_reach is None else own_reach
         decay = params["penalty_decay_range"]
-        slope = params["repetition_penalty_slope"] if reach > 0 else 0.0
-        repeated = reach if slope else _with_fading(reach, decay)
+        slope = params["repetition_penalty_slope"] if own > 0 else 0.0
+        repetition_reach = own if slope else _with_fading(own, decay)
+        repetition_reach = repetition_reach if params["repetition_penalty"] != 1 else 0
         counts = params["frequency_penalty"] or params["presence_penalty"]
+        reach = _with_fading(last_n, decay) if counts else 0
         return cls(
             params["repetition_penalty"],
-            repeated if params["repetition_penalty"] != 1 else 0,
+            repetition_reach,
             slope,
             params["frequency_penalty"],
             params["presence_penalty"],
-            _with_fading(last_n, decay) if counts else 0,
+            reach,
             params["penalty_scope"],
-            decay,
+            decay if repetition_reach > 0 and not slope else 0,
+            decay if reach > 0 else 0,
         )
-
-    @property
-    def repetition_fades(self) -> bool:
-        return self.decay > 0 and self.repetition_reach > 0 and not self.slope
-
-    @property
-    def counts_fade(self) -> bool:
-        return self.decay > 0 and self.reach > 0
 
 
 def _with_fading(reach: int, decay: int) -> int:
@@ -222,8 +219,8 @@ class Penalties(Sampler):
                 {"repetition_penalty": 2.0, "repetition_penalty_range": 3, "repetition_penalty_slope": 1.0},
                 (3.0, 2.0, 1.5), prompt_token_ids=(0, 1, 2), note="factors 1, 1.5 and 2"),
         Example((3.0, 3.0, 3.0),
-                {"presence_penalty": 1.0, "penalty_last_n": 1, "penalty_decay_range": 2, "penalty_scope": "all"},
-                (3.0, 2.5, 2.0), prompt_token_ids=(0, 1, 2), note="0, 0.5 and 1 of the penalty are left"),
+                {"repetition_penalty": 3.0, "penalty_last_n": 1, "penalty_decay_range": 2},
+                (3.0, 2.0, 1.0), prompt_token_ids=(0, 1, 2), note="0, 0.5 and 1 of the penalty are left"),
     )  # fmt: skip
 
     def is_active(self, params: Mapping[str, Any]) -> bool:
@@ -245,12 +242,12 @@ class Penalties(Sampler):
 
     def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> PenaltyWindows:
         settings = _Settings.of(params)
-        flat_reach = 0 if settings.slope or settings.repetition_fades else settings.repetition_reach
+        flat_reach = 0 if settings.slope or settings.repetition_decay else settings.repetition_reach
         return PenaltyWindows(
             CountedWindow(prompt_token_ids if settings.scope != "output" else _NOTHING, flat_reach),
             CountedWindow(
                 prompt_token_ids if settings.scope == "all" else _NOTHING,
-                0 if settings.counts_fade else settings.reach,
+                0 if settings.decay else settings.reach,
             ),
         )
 
@@ -280,8 +277,8 @@ class Penalties(Sampler):
 
 
 def divided(logits: np.ndarray, divisors: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """float32 logits of tokens in the history, after repetition with float32 `divisors` of positive logits and
-    `factors` of others."""
+    """float32 logits of tokens in the history, after repetition with float32 `divisors` of positive logits
+    and `factors` of others."""
     return np.where(logits > 0, logits / divisors, logits * factors)
 
 
@@ -304,7 +301,7 @@ def counted_shifts(
     settings: _Settings, counted: CountedWindow, rows: Rows, i: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids that frequency and presence apply to in row i, and what they subtract, float32."""
-    if not settings.counts_fade:
+    if not settings.decay:
         return counted.ids, occurrence_shift(counted.counts, settings.frequency, settings.presence)
     history = _history(rows, i, with_prompt=settings.scope == "all")
     ids, newest, every = _left_of_penalties(history, settings.reach, settings.decay)
@@ -314,11 +311,11 @@ def counted_shifts(
 def repetition_factors(
     settings: _Settings, repeated: CountedWindow, rows: Rows, i: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids that repetition_penalty applies to in row i, and float32 divisors of positive logits and factors
-    of others for each; both are the same unless they fade."""
-    if settings.repetition_fades:
+    """The ids that repetition_penalty applies to in row i, and float32 divisors of positive logits and
+    factors of others for each; both are the same unless they fade."""
+    if settings.repetition_decay:
         history = _history(rows, i, with_prompt=settings.scope != "output")
-        ids, left, _ = _left_of_penalties(history, settings.repetition_reach, settings.decay)
+        ids, left, _ = _left_of_penalties(history, settings.repetition_reach, settings.repetition_decay)
         full, rest = settings.repetition, 1.0 - left
         return ids, _rounded(full / (rest * full + left)), _rounded(rest + left * full)
     if settings.slope and settings.repetition_reach:
@@ -342,8 +339,8 @@ def _rounded(factors: np.ndarray) -> np.ndarray:
 def _left_of_penalties(
     history: np.ndarray, reach: int, decay: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The ids in the window of the last `reach` tokens, over the first of which penalties fade, and float64 for
-    each: what is left of a penalty at its newest occurrence, and the sum over all its occurrences."""
+    """The ids in the window of the last `reach` tokens, over the first of which penalties fade, and float64
+    for each: what is left of a penalty at its newest occurrence, and the sum over all its occurrences."""
     window = history[::-1][:reach]
     ids, newest, which, counts = np.unique(window, return_index=True, return_inverse=True, return_counts=True)
     beyond = np.maximum(np.arange(len(window)) + (decay - reach), 0)

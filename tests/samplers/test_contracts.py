@@ -101,7 +101,12 @@ TABLE: dict[str, dict[str, Any]] = {  # more than the examples of a sampler say
             {"repetition_penalty": 2.0, "repetition_penalty_range": 9, "repetition_penalty_slope": 0.7},
             {"frequency_penalty": 0.4, "presence_penalty": -0.3, "penalty_last_n": 6},
             {"repetition_penalty": 1.1, "presence_penalty": 0.5, "penalty_scope": "all"},
-            {"repetition_penalty": 1.4, "presence_penalty": 0.5, "penalty_last_n": 2, "penalty_decay_range": 6},
+            {
+                "repetition_penalty": 1.4,
+                "presence_penalty": 0.5,
+                "penalty_last_n": 2,
+                "penalty_decay_range": 6,
+            },
             {"frequency_penalty": 0.4, "penalty_last_n": 0, "penalty_decay_range": 9, "penalty_scope": "all"},
         ],
         "tokenizer": small_tokenizer,

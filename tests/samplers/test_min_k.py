@@ -36,12 +36,11 @@ def test_the_result_does_not_depend_on_other_rows_or_removed_columns():
     assert_the_same_on_any_subset(MinK(), SETTINGS)
 
 
-@pytest.mark.parametrize("size", [100, 3000, 40_000])
-@pytest.mark.parametrize("place", [1, 63, 64, 65, 511, 513, 5000])
+@pytest.mark.parametrize(
+    ("size", "place"), [(100, 1), (100, 65), *((40_000, place) for place in (1, 63, 64, 65, 257, 1025, 5000))]
+)
 def test_a_drop_far_down_is_found(size, place):
     """The logits fall by 1e-6 from token to token, and once by as much as makes it the steepest drop."""
-    if place >= size:
-        pytest.skip("the row is too short")
     row = -1e-6 * np.arange(size)
     row[place:] -= 4e-6 * place
     shuffled = np.random.default_rng(place).permutation(size)
@@ -63,7 +62,8 @@ def test_of_equal_logits_the_floor_decides_and_the_lower_ids_stay():
 def test_the_place_of_the_drop_does_not_depend_on_the_scale_but_the_floor_does():
     row = np.array([5.0, 4.5, 1.0, 0.5])
     assert left(row) == left(row * 4) == {0, 1}
-    assert left(row / 4) == {0, 1} and left(row / 8) == set(range(4))
+    assert left(row / 4) == {0, 1}
+    assert left(row / 8) == set(range(4))
 
 
 def test_removed_tokens_are_not_part_of_the_range():

@@ -180,13 +180,13 @@ def test_the_curve_stays_between_one_and_the_penalty(slope, penalty):
 
 def faded(history, sustain, decay):
     """What exllamav3's penalties of each token are multiplied by: {token: (newest, sum)} in float64."""
-    found = {}
+    shares = {}
     for distance, token in enumerate(reversed(history), 1):
         share = min(1.0, max(0.0, 1.0 - (distance - sustain) / decay))
-        newest, every = found.get(token, (0.0, 0.0))
+        newest, every = shares.get(token, (0.0, 0.0))
         if share:
-            found[token] = max(newest, share), every + share
-    return found
+            shares[token] = max(newest, share), every + share
+    return shares
 
 
 @examples(
@@ -256,7 +256,11 @@ def test_behind_a_window_without_an_end_or_with_a_slope_nothing_fades():
 
 def test_penalties_of_a_window_of_size_zero_fade_from_the_newest_token_on():
     params = {"presence_penalty": 1.0, "penalty_last_n": 0, "penalty_scope": "all"}
-    assert penalized([0.0, 0.0, 0.0], [2, 0, 1], penalty_decay_range=4, **params).tolist() == [-0.5, -0.75, -0.25]
+    assert penalized([0.0, 0.0, 0.0], [2, 0, 1], penalty_decay_range=4, **params).tolist() == [
+        -0.5,
+        -0.75,
+        -0.25,
+    ]
     assert not Penalties().is_active(SamplingParams(penalty_decay_range=1, **params))
     assert Penalties().is_active(SamplingParams(penalty_decay_range=2, **params))
 

@@ -96,7 +96,10 @@ class ListedRows:
             return False
         if PENALTIES not in names:
             return True
-        return not any(s.slope or s.decay or len(exempt) for s, exempt in rows.bind(samplers[-1]).resolved)
+        return not any(
+            s.slope or s.repetition_decay or s.decay or len(exempt)
+            for s, exempt in rows.bind(samplers[-1]).resolved
+        )
 
     def empty_change(self, rounds: int) -> np.ndarray:
         """int64 [4, n] without tokens; with one round, the same in every step, as it is copied before the

@@ -168,7 +168,12 @@ def test_what_is_exempt_or_fades_is_left_to_the_steps(revised: list[Any]) -> Non
     both = tuple(Scheduler(SIZE, tokenizer, backend=backend) for backend in (TorchBackend(), "numpy"))
     random = np.random.default_rng(6)
     sloped = {"repetition_penalty": 1.3, "repetition_penalty_slope": 0.7, "repetition_penalty_range": 9}
-    fading = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "penalty_last_n": 2, "penalty_decay_range": 5}
+    fading = {
+        "repetition_penalty": 1.3,
+        "presence_penalty": 0.5,
+        "penalty_last_n": 2,
+        "penalty_decay_range": 5,
+    }
     for seed, settings in enumerate((sloped, fading, {"repetition_penalty": 1.3, "penalize_nl": False})):
         add(both, settings, seed)
     for _ in range(3):

@@ -49,9 +49,7 @@ class PenaltiesStep(DeviceStep):
     def apply(self, block: Block, tensors: Given, fixed: bool) -> None:
         factors = tensors["factors"]
         divisors, factors = factors.chunk(2, 1) if fixed else (factors, factors)
-        edit(
-            block, tensors["repeated_ids"], lambda logits: settled(_divided(logits, divisors, factors))
-        )
+        edit(block, tensors["repeated_ids"], lambda logits: settled(_divided(logits, divisors, factors)))
         edit(block, tensors["counted_ids"], lambda logits: settled(logits - tensors["shifts"]))
 
 
