@@ -30,6 +30,8 @@ class PromptScores(NamedTuple):
               without `prompt_logprobs`.
     given     `GivenLogprobs` over the rows: of the tokens that `prompt_logprob_token_ids` names; None
               without them.
+
+    They are the logprobs of the model, whatever `logprobs_mode` is. A faulty row has none (NaN), and rank 0.
     """
 
     start: int
