@@ -10,6 +10,7 @@ import numpy as np
 from ..arithmetic import GREEDY_BELOW
 from ..base.giving_way import unhurried
 from ..contract import Example, Param, Rows, Sampler
+from ._values import count_and_number
 from .temperature import MAX_TEMPERATURE, inverse, scale_by, temperature_by_entropy
 
 MAX_POINTS = 64
@@ -27,19 +28,12 @@ _Points = tuple[tuple[int, float], ...]
 def _points(value: Any) -> _Points:
     if not isinstance(value, (tuple, list)) or len(value) > MAX_POINTS:
         raise ValueError(_ALLOWED)
-    points = tuple(_point(pair) for pair in unhurried(value))
+    points = tuple(
+        count_and_number(pair, GREEDY_BELOW, MAX_TEMPERATURE, _ALLOWED) for pair in unhurried(value)
+    )
     if [at for at, _ in points] != sorted({at for at, _ in points}):
         raise ValueError(_ALLOWED)
     return points
-
-
-def _point(pair: Any) -> tuple[int, float]:
-    at, temperature = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None)
-    is_place = isinstance(at, (int, np.integer)) and not isinstance(at, bool) and 0 <= at < 2**53
-    is_number = isinstance(temperature, (int, float, np.number)) and not isinstance(temperature, bool)
-    if not is_place or not is_number or not GREEDY_BELOW <= temperature <= MAX_TEMPERATURE:
-        raise ValueError(_ALLOWED)
-    return int(at), float(temperature)
 
 
 class TemperatureSchedule(Sampler):
