@@ -44,8 +44,8 @@ class TemperatureSchedule(Sampler):
     float32(1/T).
 
     The schedule takes the place of `temperature`, whose value does not count unless it is below 1e-4, which
-    is greedy. dynatemp_range is around T. [] is neutral. `phases` change the temperature at
-    marks in the text. Source: the ranges of ik_llama.cpp, and schedules that users of vLLM ask for.
+    is greedy. dynatemp_range is around T. [] is neutral. `phases` change the temperature at marks in the
+    text. Source: the ranges of ik_llama.cpp, and schedules that users of vLLM ask for.
     """
 
     name = "temperature_schedule"
