@@ -54,6 +54,16 @@ def _bad_words(random: Random, size: int) -> Settings:
     return {"bad_words": [_some_ids(random, size, 3) for _ in range(3)]}
 
 
+def _sequence_bias(random: Random, size: int) -> Settings:
+    biases = ((_some_ids(random, size, 3), float(value)) for value in (-2.0, 0.5, 1e38))
+    return {"sequence_bias": {tuple(ids): bias for ids, bias in biases}}
+
+
+def _with_ids(name: str, settings: Settings, count: int = 3) -> Callable[[Random, int], Settings]:
+    """`settings`, and some ids as the parameter `name`."""
+    return lambda random, size: {**settings, name: _some_ids(random, size, count)}
+
+
 def _raise_the_last(token_ids: np.ndarray, logits: np.ndarray) -> None:
     """A function of an engine's own."""
     logits[token_ids[-1:]] += np.float32(1.5)
@@ -84,6 +94,14 @@ _CHOSEN: Mapping[str, Callable[[Random, int], Settings]] = {
         {"grammar_bias": -1.5, "choice": ["ab", "abba", "b"]},
         {"grammar_bias": 1e6, "grammar": 'start: "a" start "b" | "\\n"'},
     ),
+    "sequence_bias": _sequence_bias,
+    "suppress_tokens": _with_ids("suppress_tokens", {}),
+    "forced_tokens": _with_ids("forced_bos_token_id", {}, 1),
+    "no_repeat_ngram_window": _with_ids(
+        "no_repeat_ngram_whitelist_ids", {"no_repeat_ngram_size": 2, "no_repeat_ngram_window": 9}
+    ),
+    "top_p_decay": _with_ids("top_p_reset_ids", {"top_p": 0.95, "top_p_decay": 0.8}),
+    "xtc_protected": _with_ids("xtc_protected_ids", {"xtc_probability": 0.9, "xtc_threshold": 0.02}),
     "logits_processors": _one_of(
         {"logits_processors": _raise_the_last}, {"logits_processors": [_raise_the_last, _raise_the_last]}
     ),
@@ -146,7 +164,7 @@ SELECTORS: Mapping[str, Settings] = {
     "repetition_aware": {"ras_win_len": 8, "ras_win_max_num_repeat": 1, "top_p": 0.6, "top_k": 9},
 }
 
-TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias")
+TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias", "suppress_tokens")
 """Samplers that mask tokens and may leave none."""
 
 

@@ -144,9 +144,13 @@ class Catalogue:
                 raise PluginError(
                     f"{sampler.name} has role='edit' and after={sampler.after!r}: {_EDITS_FIRST}"
                 )
-            if sampler.instead_of not in (None, *self.samplers):
-                raise MissingSamplerError(
-                    f"{sampler.name} has instead_of={sampler.instead_of!r}, {self._hint(sampler.instead_of)}"
+            base = sampler.instead_of
+            if base is not None and base not in self.samplers:
+                raise MissingSamplerError(f"{sampler.name} has instead_of={base!r}, {self._hint(base)}")
+            if base is not None and (sampler.role == "edit" or self.samplers[base].role != sampler.role):
+                raise PluginError(
+                    f"{sampler.name} has role={sampler.role!r} and instead_of={base!r}: both must be "
+                    "penalties, or both warps"
                 )
             while at.after is not None:
                 if at.after not in self.samplers:

@@ -10,20 +10,17 @@ import numpy as np
 from ..arithmetic import FLT_MAX, power
 from ..contract import Example, Param, Rows, Sampler, Vocabulary
 from ._columns import finite_columns, store
+from ._values import count_and_number
 
-_ALLOWED = "[start, factor]: an integer of at least 0, and a finite number above 0"
+_LEAST = 1e-6
+_ALLOWED = f"[start, factor]: an integer of at least 0, and a number of {_LEAST:g} to {FLT_MAX:g}"
 
 _MOST = 2.0**600
 """The limit on the growth: times any logit it is finite."""
 
 
 def _decay(value: Any) -> tuple[int, float]:
-    start, factor = value if isinstance(value, (tuple, list)) and len(value) == 2 else (None, None)
-    is_start = isinstance(start, (int, np.integer)) and not isinstance(start, bool) and 0 <= start < 2**63
-    is_factor = isinstance(factor, (int, float, np.number)) and not isinstance(factor, bool)
-    if not (is_start and is_factor and 0 < factor <= FLT_MAX):
-        raise ValueError(_ALLOWED)
-    return int(start), float(factor)
+    return count_and_number(value, _LEAST, FLT_MAX, _ALLOWED)
 
 
 class ExponentialDecayLengthPenalty(Sampler):

@@ -9,15 +9,8 @@ import numpy as np
 
 from ..base.errors import quoted
 from ..contract import Example, Param, ParameterError, Rows, Sampler, Vocabulary
-from ..contract.values import unique_token_ids
 from ._columns import finite_columns
-
-
-def _ids(value: Any) -> tuple[int, ...]:
-    """Token ids, or one of them; None is none."""
-    if value is None:
-        return ()
-    return unique_token_ids((value,) if isinstance(value, (int, np.integer)) else value)
+from ._values import ids_or_one
 
 
 class ForcedTokens(Sampler):
@@ -33,9 +26,9 @@ class ForcedTokens(Sampler):
     name = "forced_tokens"
     role = "edit"
     params = (
-        Param("forced_bos_token_id", object, neutral=(), convert=_ids, limit=1024,
+        Param("forced_bos_token_id", object, neutral=(), convert=ids_or_one, limit=1024,
               doc="the token after the one that starts a decoder, or several"),
-        Param("forced_eos_token_id", object, neutral=(), convert=_ids, limit=1024,
+        Param("forced_eos_token_id", object, neutral=(), convert=ids_or_one, limit=1024,
               doc="the last token when max_tokens is reached, or several"),
     )  # fmt: skip
     examples = (

@@ -21,8 +21,8 @@ class LzPenalty(Sampler):
     The history is the last lz_penalty_window tokens of the output. A place in it counts if lz_penalty_ngram
     tokens or more precede it. There, m is 1 + the number of tokens before the place that are also the last
     ones of the history, of which lz_penalty_ngram count; d is how many tokens there are from it to the end. A
-    token's cost is the least (log2(d + 1) + log2 m) / m of its places, within 0 and log2 V for a vocabulary
-    of V tokens; a token without a place costs log2 V.
+    token's cost is the least (log2(d + 1) + log2 m) / m of its places. It lies within 0 and log2 V for a
+    vocabulary of V tokens, and a token without a place costs log2 V.
 
     Formula: l − float32(lz_penalty·(log2 V − cost)), in float64, clamped to ±FLT_MAX; removed tokens stay
     removed. 0 is neutral, 0.2 the authors' choice. Source: Ginart et al. 2025, arXiv 2504.20131; as in their

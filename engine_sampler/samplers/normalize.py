@@ -14,8 +14,7 @@ class Normalize(Sampler):
 
     Formula: l − ln Σ exp(l) in float64, rounded once and clamped to −FLT_MAX; the sum is that of integer
     weights. Afterwards no logit is above 0, so that `penalties` multiplies each by repetition_penalty.
-    False is neutral. Source: transformers (normalize of its repetition
-    penalty).
+    False is neutral. Source: transformers (normalize of its repetition penalty).
     """
 
     name = "normalize"

@@ -17,8 +17,9 @@ class RepetitionAware(Selector):
     """Draw with `top_k`, `top_p` and `min_p`; a token that recurs is drawn again from the whole distribution.
 
     Formula: a first draw as in `dist`, from the tokens that all three leave, each of which is applied to the
-    whole distribution. If the token occurs ras_win_max_num_repeat times or more among the last ras_win_len
-    tokens of the output, a second draw from all tokens, with the next random number of the position.
+    whole distribution. The token recurs if it occurs ras_win_max_num_repeat times or more among the last
+    ras_win_len tokens of the output. Then a second draw follows, from all tokens, with the next random number
+    of the position.
 
     Other truncations are not in the chain, nor is what changes the shape, except for the temperature.
     A ras_win_len of 0 is neutral. Source: VALL-E 2 (Chen et al. 2024, arXiv 2406.05370), for speech; the

@@ -51,7 +51,8 @@ class Temperature(Sampler):
         scale = rows.derived("1/T", temperature_scale)
         dynamic = rows.derived("T follows the entropy", is_temperature_dynamic)
         if dynamic.any():
-            scale = np.where(dynamic, inverse(self._dynamic(logits, rows)), scale)
+            low, high = lowest_temperature(rows), highest_temperature(rows)
+            scale = np.where(dynamic, inverse(temperature_by_entropy(logits, rows, low, high)), scale)
         scale_by(logits, scale)
         for i in np.flatnonzero(rows.derived("T is 0", is_temperature_greedy)):
             best = logits[i].argmax()
@@ -59,13 +60,14 @@ class Temperature(Sampler):
             logits[i] = -np.inf
             logits[i, best] = value
 
-    def _dynamic(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
-        low, high = lowest_temperature(rows), highest_temperature(rows)
-        alive = (logits > -np.inf).sum(axis=1)
-        max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
-        share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
-        dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, MAX_TEMPERATURE)
-        return np.where(alive > 1, dynamic, 1.0)
+
+def temperature_by_entropy(logits: np.ndarray, rows: Rows, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The dynamic temperature of each row between `low` and `high`, float64 [n]; 1 for a single token."""
+    alive = (logits > -np.inf).sum(axis=1)
+    max_entropy = np.where(alive > 1, log2_64(alive), 1.0)
+    share = power(entropy_bits(distances(logits)) / max_entropy, rows["dynatemp_exponent"])
+    dynamic = np.clip(low + (high - low) * share, GREEDY_BELOW, MAX_TEMPERATURE)
+    return np.where(alive > 1, dynamic, 1.0)
 
 
 def scale_by(logits: np.ndarray, scale: np.ndarray) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import GREEDY_BELOW
-from ..base.errors import quoted
 from ..base.giving_way import unhurried
-from ..contract import Example, Param, ParameterError, Rows, Sampler
-from .temperature import MAX_TEMPERATURE, inverse, scale_by
+from ..contract import Example, Param, Rows, Sampler
+from ._values import count_and_number
+from .temperature import MAX_TEMPERATURE, inverse, scale_by, temperature_by_entropy
 
 MAX_POINTS = 64
 """The most points that a schedule may have."""
@@ -28,19 +28,12 @@ _Points = tuple[tuple[int, float], ...]
 def _points(value: Any) -> _Points:
     if not isinstance(value, (tuple, list)) or len(value) > MAX_POINTS:
         raise ValueError(_ALLOWED)
-    points = tuple(_point(pair) for pair in unhurried(value))
+    points = tuple(
+        count_and_number(pair, GREEDY_BELOW, MAX_TEMPERATURE, _ALLOWED) for pair in unhurried(value)
+    )
     if [at for at, _ in points] != sorted({at for at, _ in points}):
         raise ValueError(_ALLOWED)
     return points
-
-
-def _point(pair: Any) -> tuple[int, float]:
-    at, temperature = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None)
-    is_place = isinstance(at, (int, np.integer)) and not isinstance(at, bool) and 0 <= at < 2**53
-    is_number = isinstance(temperature, (int, float, np.number)) and not isinstance(temperature, bool)
-    if not is_place or not is_number or not GREEDY_BELOW <= temperature <= MAX_TEMPERATURE:
-        raise ValueError(_ALLOWED)
-    return int(at), float(temperature)
 
 
 class TemperatureSchedule(Sampler):
@@ -51,8 +44,8 @@ class TemperatureSchedule(Sampler):
     float32(1/T).
 
     The schedule takes the place of `temperature`, whose value does not count unless it is below 1e-4, which
-    is greedy. It cannot be combined with dynatemp_range. [] is neutral. `phases` change the temperature at
-    marks in the text. Source: the ranges of ik_llama.cpp, and schedules that users of vLLM ask for.
+    is greedy. dynatemp_range is around T. [] is neutral. `phases` change the temperature at marks in the
+    text. Source: the ranges of ik_llama.cpp, and schedules that users of vLLM ask for.
     """
 
     name = "temperature_schedule"
@@ -74,17 +67,15 @@ class TemperatureSchedule(Sampler):
     def is_active(self, params: Mapping[str, Any]) -> bool:
         return bool(params["temperature_schedule"] and params["temperature"] >= GREEDY_BELOW)
 
-    def check(self, params: Mapping[str, Any]) -> None:
-        schedule, half_width = params["temperature_schedule"], params["dynatemp_range"]
-        if schedule and half_width:
-            raise ParameterError(
-                f"temperature_schedule={quoted(schedule)} is not allowed with dynatemp_range={half_width:g}"
-            )
-
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         schedules = rows["temperature_schedule"].tolist()
-        values = [_at(points, len(rows.output_token_ids(i))) for i, points in enumerate(schedules)]
-        scale_by(logits, inverse(np.array(values)))
+        values = np.array([_at(points, len(rows.output_token_ids(i))) for i, points in enumerate(schedules)])
+        half_width = rows["dynatemp_range"]
+        if half_width.any():
+            low, high = np.maximum(0.0, values - half_width), values + half_width
+            dynamic = temperature_by_entropy(logits, rows, low, high)
+            values = np.where(half_width > 0, dynamic, values)
+        scale_by(logits, inverse(values))
 
 
 def _at(points: _Points, n: int) -> float:

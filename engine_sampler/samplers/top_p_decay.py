@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..contract import Example, Param, Rows, Truncation, Vocabulary
-from ..contract.values import unique_token_ids
+from ._values import ids_or_one
 from .top_p import nucleus
-
-
-def _reset_ids(value: Any) -> tuple[int, ...]:
-    """Token ids, or one of them; −1 is none, as in TensorRT-LLM."""
-    one = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return unique_token_ids(() if one and value == -1 else (value,) if one else value)
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class TopPDecay(Truncation):
               doc="factor on top_p after each token"),
         Param("top_p_min", float, neutral=1e-6, low=0, high=1, switch=False,
               doc="least share that top_p_decay leaves"),
-        Param("top_p_reset_ids", object, neutral=(), convert=_reset_ids, switch=False, limit=1024,
+        Param("top_p_reset_ids", object, neutral=(), convert=ids_or_one, switch=False, limit=1024,
               doc="tokens after which top_p is whole again"),
     )  # fmt: skip
     argmax_invariant = True

@@ -229,6 +229,21 @@ def test_a_plugin_that_names_no_sampler_comes_last() -> None:
     assert order_with("llama.cpp", plugin("robust_z"))[-1] == "robust_z"
 
 
+def test_no_order_names_a_sampler_that_stands_in_the_place_of_another() -> None:
+    assert "xtc_protected" not in order_with("llama.cpp", SAMPLERS["xtc_protected"])
+    with pytest.raises(ParameterError, match="order names 'xtc_protected', which is not a sampler"):
+        SamplingParams(order=["xtc_protected"])
+
+
+@pytest.mark.parametrize("order", ["mlx", ["xtc", "top_k", "xtc"]], ids=str)
+def test_it_runs_wherever_the_order_has_that_one(order: Any) -> None:
+    given = {"xtc_probability": 0.5, "top_k": 9, "order": order}
+    plain = str(build_chain(SamplingParams(**given)))
+    protected = str(build_chain(SamplingParams(**given, xtc_protected_ids=[1])))
+    assert "xtc" in plain
+    assert protected == plain.replace("xtc", "xtc_protected")
+
+
 @pytest.mark.parametrize("order", [*NAMED, (5, 0, 6)])
 def test_a_penalty_that_names_no_sampler_follows_the_penalties(order: Any) -> None:
     placed = order_with(order, plugin("fade", role="penalty"))

@@ -239,6 +239,14 @@ def test_a_catalogue_that_was_read_before_is_unchanged(registry: Registry) -> No
             Plugin(variant(Shift, role="edit", after="min_p")),
             "shift has role='edit' and after='min_p': edits come before all others",
         ),
+        (
+            Plugin(variant(Shift, instead_of="nosuch")),
+            "shift has instead_of='nosuch', which no plugin registers",
+        ),
+        (
+            Plugin(variant(Shift, instead_of="penalties")),
+            "shift has role='warp' and instead_of='penalties': both must be penalties",
+        ),
         (Plugin(variant(Shift, after="shift")), "shift → shift: samplers follow each other by `after`"),
         (
             Plugin(

@@ -33,9 +33,10 @@ def test_an_order_that_leaves_the_temperature_out_is_refused():
         SamplingParams(temperature_schedule=POINTS, order=["top_k"])
 
 
-def test_it_excludes_a_dynamic_temperature():
-    with pytest.raises(ParameterError, match=r"is not allowed with dynatemp_range=0\.5"):
-        SamplingParams(temperature_schedule=POINTS, dynatemp_range=0.5)
+def test_a_dynamic_temperature_is_around_it():
+    given, dynamic = {"temperature_schedule": [[0, 1.0], [4, 2.0]]}, {"dynatemp_range": 0.5}
+    result = apply_sampler(TemperatureSchedule(), ROW, {**given, **dynamic}, outputs=[[1, 1]])
+    np.testing.assert_array_equal(result, apply_sampler(Temperature(), ROW, {"temperature": 1.5, **dynamic}))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from engine_sampler import ParameterError
@@ -35,7 +35,43 @@ _MAPPINGS = {
     "EpsilonLogitsWarper": _Mapping("epsilon", "epsilon_cutoff", "epsilon_cutoff"),
     "EtaLogitsWarper": _Mapping("epsilon", "eta_cutoff", "eta_cutoff"),
 }
-"""In the order in which `generate` runs them, which is our order "transformers"."""
+
+
+def _forced_bos(processor: Any, columns: int) -> dict[str, Any]:
+    """The first token of a decoder that starts with a single one; without effect after longer prompts."""
+    return {"forced_bos_token_id": int(processor.bos_token_id)} if columns == 1 else {}
+
+
+def _forced_eos(processor: Any, columns: int) -> dict[str, Any]:
+    tokens = processor.max_length - columns
+    ids = processor.eos_token_id.tolist()
+    return {"forced_eos_token_id": ids, "max_tokens": tokens} if tokens > 0 else {}
+
+
+def _length_penalty(processor: Any, columns: int) -> dict[str, Any]:
+    start = max(0, processor.regulation_start - columns)
+    return {"exponential_decay_length_penalty": (start, processor.regulation_factor)}
+
+
+_READERS: Mapping[str, Callable[[Any, int], dict[str, Any]]] = {
+    "SequenceBiasLogitsProcessor": lambda p, columns: {"sequence_bias": list(p.sequence_bias.items())},
+    "ForcedBOSTokenLogitsProcessor": _forced_bos,
+    "ForcedEOSTokenLogitsProcessor": _forced_eos,
+    "ExponentialDecayLengthPenalty": _length_penalty,
+    "SuppressTokensLogitsProcessor": lambda p, columns: {"suppress_tokens": p.suppress_tokens.tolist()},
+    "SuppressTokensAtBeginLogitsProcessor": lambda p, columns: {
+        "begin_suppress_tokens": p.begin_suppress_tokens.tolist()
+    },
+}
+"""How to read processors that have more than one number: (processor, columns of the prompts) → parameters."""
+
+_ORDER = (
+    "SequenceBiasLogitsProcessor",
+    *list(_MAPPINGS)[: list(_MAPPINGS).index("TemperatureLogitsWarper")],
+    *(name for name in _READERS if name != "SequenceBiasLogitsProcessor"),
+    *list(_MAPPINGS)[list(_MAPPINGS).index("TemperatureLogitsWarper") :],
+)
+"""The order in which `generate` runs them, which is our order "transformers"."""
 
 _REFUSED = {
     "num_beams": (1,),
@@ -89,20 +125,33 @@ def map_processors(processors: Sequence[Any], columns: int) -> Mapped:
     """
     params: dict[str, Any] = {"order": "transformers"}
     unmapped = list(processors)
-    limit = len(_MAPPINGS)
+    limit = len(_ORDER)
     while unmapped:
         processor = unmapped[-1]
         if not _is_neutral(processor):
-            mapping = _mapping_of(processor)
-            if mapping is None or mapping.param is None or _order_index(processor) >= limit:
+            read = _read(processor, columns, unmapped)
+            if read is None or _order_index(processor) >= limit:
                 break
             limit = _order_index(processor)
-            value = _value(processor, mapping)
-            if mapping.field == "min_length":
-                value = max(0, value - columns, params.get("min_tokens", 0))
-            params[mapping.param] = value
+            if "min_tokens" in read:
+                read["min_tokens"] = max(read["min_tokens"], params.get("min_tokens", 0))
+            params |= read
         unmapped.pop()
     return Mapped(params, unmapped)
+
+
+def _read(processor: Any, columns: int, before: Sequence[Any]) -> dict[str, Any] | None:
+    """The parameters of `processor`, the last of `before`; None if ours cannot express its behaviour."""
+    reader = _READERS.get(type(processor).__name__) if _is_theirs(processor) else None
+    if reader is not None:
+        forced = any(type(other).__name__ == "ForcedBOSTokenLogitsProcessor" for other in before)
+        first = columns + (forced and columns == 1)
+        return reader(processor, columns) if getattr(processor, "begin_index", first) == first else None
+    mapping = _mapping_of(processor)
+    if mapping is None or mapping.param is None:
+        return None
+    value = _value(processor, mapping)
+    return {mapping.param: max(0, value - columns) if mapping.field == "min_length" else value}
 
 
 def without_configured(processors: Sequence[Any], config: Any) -> list[Any]:
@@ -148,7 +197,7 @@ def _mapping_of(processor: Any) -> _Mapping | None:
 
 
 def _order_index(processor: Any) -> int:
-    return list(_MAPPINGS).index(type(processor).__name__)
+    return _ORDER.index(type(processor).__name__)
 
 
 def _value(processor: Any, mapping: _Mapping) -> Any:

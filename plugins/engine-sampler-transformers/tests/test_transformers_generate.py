@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from engine_sampler_transformers.config import map_processors
 from transformers_models import EOS, PAD, PROMPTS, byte_tokenizer, gpt2, llama, ours, padded, t5, theirs
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from tests.chi_square import assert_drawn_from
 
 torch = pytest.importorskip("torch")
+GenerationConfig = pytest.importorskip("transformers").GenerationConfig
 
 # --- greedy --------------------------------------------------------------------------------------
 
@@ -20,7 +22,11 @@ GREEDY = [
     {"repetition_penalty": 1.7, "use_cache": False},
     {"repetition_penalty": 1.3, "bad_words_ids": [[24], [39, 2], [9, 10]]},
     {"suppress_tokens": [24, 35], "repetition_penalty": 1.3},
+    {"suppress_tokens": [24, 35], "begin_suppress_tokens": [7, 39, 2], "min_new_tokens": 3},
     {"sequence_bias": [[[24], -4.0]], "top_k": 3, "temperature": 0.5},
+    {"sequence_bias": [[[24], -4.0], [[39, 2], -9.0], [[2, 7], 5.0]], "repetition_penalty": 1.2},
+    {"forced_eos_token_id": [EOS], "repetition_penalty": 1.2},
+    {"exponential_decay_length_penalty": (3, 1.4), "eos_token_id": [EOS, 5]},
 ]
 
 
@@ -29,6 +35,16 @@ GREEDY = [
 def test_greedy_rows_equal_those_of_its_own_generate(build, settings):
     expected = theirs(build(), max_new_tokens=16, **settings)
     assert torch.equal(ours(build(), max_new_tokens=16, **settings), expected)
+
+
+@pytest.mark.parametrize("settings", GREEDY[1:], ids=str)
+def test_what_transformers_prepares_for_them_becomes_parameters(settings):
+    settings = {name: value for name, value in settings.items() if name != "use_cache"}
+    config = GenerationConfig(max_length=20, **settings)
+    model = llama()
+    model._prepare_special_tokens(config)
+    processors = model._get_logits_processor(config, 4, torch.tensor([[1, 2, 3, 4]]))
+    assert map_processors(processors, 4).rest == []
 
 
 def test_no_repeat_ngram_size_without_padding_gives_the_rows_of_its_own_generate():
@@ -54,7 +70,16 @@ def test_rows_that_end_early_are_padded_while_others_continue(settings):
     assert (found[:, 4:] == PAD).any()
 
 
-@pytest.mark.parametrize("settings", [{"max_length": 15}, {"max_new_tokens": 20}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_length": 15},
+        {"max_new_tokens": 20},
+        {"max_new_tokens": 9, "forced_bos_token_id": 7, "forced_eos_token_id": 11},
+        {"max_new_tokens": 9, "forced_bos_token_id": 7, "begin_suppress_tokens": [9, 7, 3, 30]},
+    ],
+    ids=str,
+)
 def test_an_encoder_decoder_is_supported(settings):
     assert torch.equal(ours(t5(), **settings), theirs(t5(), **settings))
 
