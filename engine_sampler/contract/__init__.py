@@ -13,6 +13,7 @@ from .bytewise import BytewiseLanguage
 from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
+from .draft_trees import checked_tree, fill_tree_bitmask, walk_tree
 from .hookspecs import hookimpl
 from .matchers import (
     BoundedMatcher,
@@ -88,10 +89,13 @@ __all__ = [
     "allows",
     "bitmask_words",
     "checked_bitmask",
+    "checked_tree",
+    "fill_tree_bitmask",
     "flags_like",
     "hookimpl",
     "is_bounded",
     "spending",
     "token_rows",
     "unpack_bitmask",
+    "walk_tree",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
-from ..requests.drafted import DraftedSlots
+from ..requests.drafted import Draft, DraftedSlots
 from ..requests.draws import DrawnTokens
 from ..requests.request import Preparing, Request
 from ..requests.results import RequestId
@@ -74,20 +74,27 @@ class Members:
         )
 
     def group_ahead(
-        self, slots: Slots, first_rows: np.ndarray, counts: np.ndarray, *, has_drafts: bool
+        self,
+        slots: Slots,
+        first_rows: np.ndarray,
+        counts: np.ndarray,
+        drafts: Sequence[Draft],
+        *,
+        has_drafts: bool,
     ) -> Group:
         """The same if request i of the batch has `counts`[i] rows from `first_rows`[i] on: its own, and one
-        for each draft, whose history ends with the draft if it `has_drafts`."""
+        for each guess of `drafts`[i], whose history ends with the draft if it `has_drafts`."""
         each = counts[self.indices]
         ends = np.cumsum(each)
-        lead = np.arange(ends[-1]) - np.repeat(ends - each, each)
+        place = np.arange(ends[-1]) - np.repeat(ends - each, each)
+        lead = np.concatenate([drafts[i].depths[: counts[i]] for i in self.indices.tolist()])
         numbers = np.repeat(self.rows.slot_numbers, each)
         if has_drafts:
             rows = Rows(DraftedSlots(slots, numbers, lead), np.arange(len(numbers)))
         else:
             rows = Rows(slots, numbers, lead)
         group = self.group(first_rows)
-        return replace(group, index=np.repeat(group.index, each) + lead, rows=rows)
+        return replace(group, index=np.repeat(group.index, each) + place, rows=rows)
 
 
 class InputBatch:

@@ -6,17 +6,17 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..base.calling import call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault
-from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
+from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words, fill_tree_bitmask
 from ..contract.work import call_within
 from ..registry import mask_filler
 from ..requests.budget import MOST_TURNS, Budget, Share
 from ..requests.constraint import Constraint
+from ..requests.drafted import Draft
 from ..requests.request import Preparing, Request
 from ..requests.slots import Slots
 from .input_batch import InputBatch
@@ -114,29 +114,34 @@ class GrammarMasks:
     def fill_ahead(
         self,
         requests: Sequence[Request],
-        drafts: Mapping[int, Sequence[int]],
+        drafts: Mapping[int, Draft],
         first_rows: np.ndarray,
         bitmask: np.ndarray,
     ) -> list[int]:
         """Fill the rows of `bitmask` (int32 [rows, words]) that follow the first row of requests[i], for each
-        i of `drafts`: row j has the mask after j tokens of the draft. Copies of the grammars read these.
+        i of `drafts`: row 1 + j has the mask after guess number j. Copies of the grammars read these.
 
         Returns the rows whose masks are not known, since finding them fails or takes too much work. There
         everything is allowed, and so in rows behind a token that is not.
         """
         started = time.perf_counter()
-        readers = [_DraftReader(_grammar(requests[i]), int(first_rows[i]), d) for i, d in drafts.items()]
-        reading = readers
-        while reading:
-            work = self.budget.parts(sum(reader.bounded for reader in reading))
-            reading = [reader for reader in reading if reader.read(bitmask, work)]
-            rows = [reader.row for reader in reading]
-            faults = self._fill_masks([reader.matcher for reader in reading], bitmask, rows, work)
-            for reader in reading:
-                if reader.row in faults:
-                    reader.give_up(reader.row)
-        unknown = [row for reader in readers for row in reader.unknown]
-        bitmask[unknown] = -1
+        grammars = {i: _grammar(requests[i]) for i in drafts}
+        work = self.budget.parts(sum(grammar.bounded for grammar in grammars.values()))
+        unknown: list[int] = []
+        for i, draft in drafts.items():
+            first, end = int(first_rows[i]), int(first_rows[i]) + 1 + len(draft)
+            root = bitmask[first].copy()
+            tree = draft.token_ids, draft.parents, bitmask[first:end], 0
+            try:
+                is_admitted = fill_tree_bitmask(
+                    grammars[i].matcher, *tree, work if grammars[i].bounded else None
+                )
+                bitmask[first + 1 : end][~is_admitted] = -1
+            except INTERRUPTIONS:
+                raise
+            except BaseException:  # the request learns of it if its turn comes
+                bitmask[first], bitmask[first + 1 : end] = root, -1
+                unknown += range(first + 1, end)
         self._seconds += time.perf_counter() - started
         return unknown
 
@@ -219,49 +224,6 @@ class GrammarMasks:
         else:
             if request.grammar is None:
                 request.share.turns = 0
-
-
-class _DraftReader:
-    """A copy of a request's grammar, which reads a draft.
-
-    row      the row of the last mask.
-    unknown  the rows whose masks it cannot give.
-    """
-
-    def __init__(self, grammar: Constraint, first_row: int, draft: Sequence[int]) -> None:
-        self.bounded = grammar.bounded
-        self.matcher: Any = None
-        self.row = first_row
-        self.unknown: Sequence[int] = ()
-        self._end = first_row + 1 + len(draft)
-        self._left = list(reversed(draft))
-        self._grammar = grammar
-
-    def read(self, bitmask: np.ndarray, work: Work | None) -> bool:
-        """Read the next token. Returns whether there is a mask after it that is needed."""
-        if not self._left:
-            return False
-        bitmask[self.row + 1 : self._end] = -1
-        token_id = self._left.pop()
-        if not bitmask[self.row, token_id >> 5] >> (token_id & 31) & 1:
-            return False  # no row behind it counts
-        try:
-            if self.matcher is None:
-                self.matcher = self._grammar.matcher.fork()
-            is_read = self.matcher.accept(token_id, work) if self.bounded else self.matcher.accept(token_id)
-        except INTERRUPTIONS:
-            raise
-        except BaseException:  # the request learns of it if its turn comes
-            is_read = False
-        if not is_read:
-            self.give_up(self.row + 1)
-            return False
-        self.row += 1
-        return True
-
-    def give_up(self, row: int) -> None:
-        """The masks from `row` on are not known."""
-        self.unknown, self._left = range(row, self._end), []
 
 
 def _prepare(preparing: Preparing, work: Work | None) -> None:
