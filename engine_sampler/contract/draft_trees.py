@@ -6,7 +6,6 @@ follows the text itself. A node stands behind the one that it follows.
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence, Sized
 from typing import Any
 
@@ -85,7 +84,7 @@ def walk_tree(
         if parent >= 0 and not is_admitted[parent]:
             continue
         ahead = _path_to(parent, before)
-        common = len(os.path.commonprefix([path, ahead]))
+        common = len({*path} & {*ahead})
         copy.rollback(len(path) - common)
         del path[common:]
         for other in (*ahead[common:], node):
