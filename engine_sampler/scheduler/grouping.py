@@ -30,6 +30,7 @@ class Grouping:
     def __init__(self, slots: Slots, backend: Backend) -> None:
         self._slots = slots
         self._backend = backend
+        self.follows_rows = backend.follows_rows is True
         self._configurations: dict[Key, Configuration] = {}
         self._plans: dict[Key, Any] = {}
 
@@ -54,13 +55,16 @@ class Grouping:
             batch.groups = [m.group(logit_rows) for m in self.members(batch)]
         return batch.groups
 
-    def spread(self, batch: InputBatch, first_rows: np.ndarray) -> KeptGroups:
-        """The groups of a batch with drafts, of which request i has the row `first_rows`[i]: kept as long as
-        requests and rows are the same."""
+    def spread(self, batch: InputBatch, rows: np.ndarray, *, moves: bool) -> KeptGroups:
+        """The groups of a batch of which request i has the row `rows`[i], some rows being others': kept as
+        long as the requests are the same, and the rows, too, unless it `moves`, which the backend follows."""
         key, kept = batch.spread
-        if kept is None or key != first_rows.tobytes():
-            kept = KeptGroups([m.group(first_rows) for m in self.members(batch)], {})
-            batch.spread = first_rows.tobytes(), kept
+        if kept is not None and moves:
+            for members, group in zip(self.members(batch), kept.groups, strict=True):
+                np.take(rows, members.indices, out=group.index)
+        elif kept is None or key != rows.tobytes():
+            kept = KeptGroups([m.group(rows) for m in self.members(batch)], {})
+            batch.spread = rows.tobytes(), kept
         return kept
 
     def ahead(

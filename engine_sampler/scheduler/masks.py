@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -35,6 +36,8 @@ class GrammarMasks:
         self._slots = slots
         self._words = bitmask_words(slots.vocabulary.size)
         self._bitmask = np.zeros((0, self._words), np.int32)
+        self._filled_for: weakref.ref[InputBatch] | None = None
+        """Whose masks were filled last."""
         self._seconds = 0.0
         self._prepared: PreparedMasks | None = None
         self._changed: set[int] = set()
@@ -73,8 +76,12 @@ class GrammarMasks:
 
     def fill_for(self, inputs: InputBatch) -> np.ndarray:
         """`fill` for the requests of a step."""
-        masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=inputs.has_masks)
-        inputs.has_masks = True
+        go_on = self._filled_for is not None and self._filled_for() is inputs
+        if not go_on:
+            self._filled_for = None
+        masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=go_on)
+        if not go_on:
+            self._filled_for = weakref.ref(inputs)
         return masks
 
     def fill(

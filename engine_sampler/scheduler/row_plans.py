@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,28 +83,26 @@ class DraftPlan(RowPlan):
         self.is_whole = False
         self.drafts = self._drafts = drafts
         self._slots = slots
-        self._ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
-        self.row_count, self.first_rows = int(self._ends[-1]), self._ends[:-1]
+        ends = list(itertools.accumulate([1 + len(draft) for draft in drafts], initial=0))
+        self.row_count, self.first_rows = ends[-1], np.array(ends[:-1], np.int64)
 
     def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places
-        rows, row_counts = self.first_rows[places], np.diff(self._ends)[places]
-        drafts = [self._drafts[i] for i in places.tolist()]
-        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=row_counts, drafts=drafts)
-        drawing: Sequence[int] = inputs.all_indices
-        drawn = rows
-        while True:
-            token_ids = outputs.token_ids[drawn].tolist()
+        drafts, rows = [self._drafts[i] for i in places.tolist()], self.first_rows[places]
+        counts = np.array([1 + len(draft) for draft in drafts], np.int64)
+        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
+        firsts = rows.tolist()
+        drawn: Mapping[int, int] = dict(enumerate(firsts))
+        while drawn:
             after = {
-                i: drafts[i].row_after(row, token_id)
-                for i, row, token_id in zip(drawing, (drawn - rows[drawing]).tolist(), token_ids, strict=True)
+                i: drafts[i].row_after(row - firsts[i], int(outputs.token_ids[row]))
+                for i, row in drawn.items()
                 if inputs.requests[i].live
             }
-            drawing = [i for i, row in after.items() if row]
-            if not drawing:
-                return
-            drawn = rows[drawing] + [after[i] for i in drawing]
-            yield Round(inputs.part(self._slots, drawing), drawn, drawing, is_first=False)
+            drawn = {i: firsts[i] + row for i, row in after.items() if row}
+            if drawn:
+                members, rows = [*drawn], np.array([*drawn.values()], np.int64)
+                yield Round(inputs.part(self._slots, members), rows, members, is_first=False)
 
 
 class BeamPlan(RowPlan):

@@ -61,6 +61,8 @@ class Step:
         self._masks = masks
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
+        self._bitmask: np.ndarray | None = None
+        """The masks by row of the logits, if there are several rounds."""
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
@@ -189,7 +191,9 @@ class Step:
         if inputs.masked and drawing.is_whole:
             bitmask = masks
         elif inputs.masked:
-            bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
+            if self._bitmask is None:
+                self._bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
+            bitmask = self._bitmask
             bitmask[rows[inputs.masked]] = masks[inputs.masked]
         return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
 
@@ -199,10 +203,12 @@ class Step:
         """The step for the backend."""
         inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
         self._token_ids_on_device = None
-        if drawing.counts is not None and self.may_draw_ahead and not left_out:
-            kept = self._grouping.spread(inputs, drawing.rows)
+        moves = not is_whole and self._grouping.follows_rows and self._logits.remote is None
+        if (drawing.counts is not None or moves) and self.may_draw_ahead and not left_out:
+            kept = self._grouping.spread(inputs, drawing.rows, moves=moves)
             groups, cache = kept.groups, kept.cache
         else:
+            moves = False
             groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
             cache = inputs.cache if is_whole and not left_out else {}
         return Batch(
@@ -215,6 +221,7 @@ class Step:
             logprobs=None if inputs.logprobs is None else self._logprobs_request(drawing, inputs.logprobs),
             cache=cache,
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
+            rows_move=moves,
         )
 
     def _logprobs_request(
