@@ -3,6 +3,7 @@ their drafts are right, for rows that are drawn before this is known."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
@@ -21,25 +22,30 @@ class Draft:
 
     token_ids  what is guessed.
     parents    for each guess the number of the one that it follows, −1 if it follows none.
-    depths     int64 [1 + guesses], how many guesses lead to each row.
     is_chain   whether each guess follows the one before it.
     """
-
-    __slots__ = ("_rows", "depths", "is_chain", "parents", "token_ids")
 
     def __init__(self, token_ids: list[int], parents: list[int] | None = None) -> None:
         """`parents`: None for a chain."""
         chain = range(-1, len(token_ids) - 1)
         self.token_ids = token_ids
         self.parents: Sequence[int] = chain if parents is None else parents
-        self.depths = np.arange(1 + len(token_ids), dtype=np.int64)
         self._rows: dict[tuple[int, int], int] = {}
         """The row after each guess, by the row in which it is drawn and by its token."""
         self.is_chain = parents is None or parents == list(chain)
         if not self.is_chain:
             for i, (token_id, parent) in enumerate(zip(token_ids, self.parents, strict=True)):
                 self._rows.setdefault((parent + 1, token_id), i + 1)
-                self.depths[i + 1] = 1 + self.depths[parent + 1]
+
+    @functools.cached_property
+    def depths(self) -> np.ndarray:
+        """int64 [1 + guesses], how many guesses lead to each row."""
+        if self.is_chain:
+            return np.arange(1 + len(self), dtype=np.int64)
+        depths = [0]
+        for parent in self.parents:
+            depths.append(1 + depths[parent + 1])
+        return np.array(depths, np.int64)
 
     def __len__(self) -> int:
         return len(self.token_ids)

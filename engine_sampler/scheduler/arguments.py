@@ -104,19 +104,21 @@ def all_drafts_in(
 ) -> list[Draft]:
     """The drafts of each request, in row order: those in `chains` as `drafts_in` reads them, in `trees` pairs
     of tokens and parents. None stands for no drafts. Raises `RequestError` and `ParameterError`."""
-    drafts = [Draft(draft) for draft in drafts_in({} if chains is None else chains, request_ids, vocabulary)]
+    drafts = drafts_in({} if chains is None else chains, request_ids, vocabulary)
     if trees is None:
-        return drafts
-    for i, tree in enumerate(_by_request("draft_trees", trees, request_ids)):
+        return [Draft(draft) for draft in drafts]
+    found = []
+    for request_id, draft, tree in zip(
+        request_ids, drafts, _by_request("draft_trees", trees, request_ids), strict=True
+    ):
         nodes, parents = _tree_in(tree, vocabulary)
-        if nodes and drafts[i].token_ids:
-            named = quoted(request_ids[i])
+        if nodes and draft:
+            named = quoted(request_id)
             raise RequestError(
                 f"request {named} has draft_token_ids and a tree in draft_trees: one is allowed"
             )
-        if nodes:
-            drafts[i] = Draft(nodes, parents)
-    return drafts
+        found.append(Draft(nodes, parents) if nodes else Draft(draft))
+    return found
 
 
 def _tree_in(tree: Any, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:

@@ -31,6 +31,11 @@ class Grouping:
         self._slots = slots
         self._backend = backend
         self.follows_rows = backend.follows_rows is True
+        self.looks_ahead = any(
+            getattr(type(backend), name) is not getattr(Backend, name)
+            for name in ("draws_ahead", "follows_drafts")
+        )
+        """Whether the backend may draw rows of drafts before it is known that they count."""
         self._configurations: dict[Key, Configuration] = {}
         self._plans: dict[Key, Any] = {}
 
@@ -61,7 +66,7 @@ class Grouping:
         key, kept = batch.spread
         if kept is not None and moves:
             for members, group in zip(self.members(batch), kept.groups, strict=True):
-                np.take(rows, members.indices, out=group.index)
+                group.index[:] = rows[members.indices]
         elif kept is None or key != rows.tobytes():
             kept = KeptGroups([m.group(rows) for m in self.members(batch)], {})
             batch.spread = rows.tobytes(), kept

@@ -154,7 +154,7 @@ class AheadDraw:
     ) -> AheadDraw | None:
         """For the first round of a step, for which `bitmask` has the masks; those of other rows are written
         there. None without drafts, or if their rows all have to wait for one another."""
-        if drawing.counts is None or not any(drawing.drafts):
+        if drawing.counts is None or not grouping.looks_ahead or not any(drawing.drafts):
             return None
         inputs, drafts = drawing.inputs, drawing.drafts
         groups = grouping.ahead(inputs, drawing.rows, drawing.counts, drafts)

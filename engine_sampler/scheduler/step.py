@@ -194,7 +194,8 @@ class Step:
             if self._bitmask is None:
                 self._bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
             bitmask = self._bitmask
-            bitmask[rows[inputs.masked]] = masks[inputs.masked]
+            for i in inputs.masked:
+                bitmask[rows[i]] = masks[i]
         return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
 
     # --- 2. rows ----------------------------------------------------------------------------------
