@@ -63,6 +63,8 @@ class Step:
         self._logprobs: LogprobsCollector | None = None
         self._bitmask: np.ndarray | None = None
         """The masks by row of the logits, if there are several rounds."""
+        self._is_known: np.ndarray | None = None
+        """bool [rows], which of them had been filled before their round began."""
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
@@ -178,6 +180,8 @@ class Step:
                 ahead.batch.logprobs = self._logprobs_request(drawing, inputs.logprobs, drawing.counts)
             if ahead is not None:
                 return ahead.batch, ()
+            if bitmask is not None:
+                self._glance(drawing, bitmask)
         return self._batch(drawing, bitmask, left_out), left_out
 
     # --- 1. masks ---------------------------------------------------------------------------------
@@ -186,6 +190,8 @@ class Step:
         """The grammars' masks, int32 [rows, ceil(vocab / 32)], None without any; and the indices of the
         requests that are left out. A grammar or a sampler that fails ends its request and leaves no token."""
         inputs, rows = drawing.inputs, drawing.rows
+        if self._is_known is not None and not inputs.preparing and self._is_known[rows[inputs.masked]].all():
+            return self._bitmask, ()
         bitmask: np.ndarray | None = None
         masks = self._masks.fill_for(inputs)
         if inputs.masked and drawing.is_whole:
@@ -197,6 +203,17 @@ class Step:
             for i in inputs.masked:
                 bitmask[rows[i]] = masks[i]
         return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
+
+    def _glance(self, drawing: Round, bitmask: np.ndarray) -> None:
+        """Fill the masks of later rounds that need no work."""
+        requests = drawing.inputs.requests
+        drafts = {
+            i: drawing.drafts[i]
+            for i in drawing.inputs.masked
+            if drawing.drafts[i].token_ids and requests[i].may_look_ahead
+        }
+        if drafts:
+            self._is_known = self._masks.glance(requests, drafts, drawing.rows, bitmask)
 
     # --- 2. rows ----------------------------------------------------------------------------------
 

@@ -296,19 +296,38 @@ class NativeMatcher(ForkedByCopy):
         Returns bool [nodes], which of them may stand there. Raises `ParameterError` for a wrong tree,
         TypeError or IndexError for a wrong bitmask, and UnfinishedError if `work` is too little.
         """
-        tokens, before = checked_tree(token_ids, parents)
-        address, words = self._address_of(bitmask, row, len(tokens))
-        ffi, count = self.grammar.ffi, len(tokens)
-        size = self.grammar.vocabulary.size
-        in_range = ffi.new("int32_t[]", [t if 0 <= t < size else -1 for t in tokens])
-        codes = np.zeros(1 + count, np.int32)
-        out = ffi.from_buffer("int32_t[]", codes)
-        rest = address, words, _work_in_c(work), out
-        if self._library.es_matcher_fill_tree(
-            self._pointer, in_range, ffi.new("int32_t[]", before), count, *rest
-        ):
-            raise self._failure(int(codes[codes > 0][0]))
+        codes = self._fill_tree(*checked_tree(token_ids, parents), bitmask, row, work)
+        faults = codes[codes > 0]
+        if len(faults):
+            raise self._failure(int(faults[0]))
         return codes[1:] == 0
+
+    def glance_at_tree(
+        self, token_ids: Sequence[int], parents: Sequence[int], bitmask: Any, row: int, work: Work
+    ) -> np.ndarray:
+        """`fill_tree_bitmask` as far as `work` goes. Returns bool [1 + nodes]: the rows that are filled."""
+        return self._fill_tree(token_ids, parents, bitmask, row, work) <= 0
+
+    def _fill_tree(
+        self, token_ids: Sequence[int], parents: Sequence[int], bitmask: Any, row: int, work: Work | None
+    ) -> np.ndarray:
+        """The codes of the rows of a tree, int32 [1 + nodes], see `es_matcher_fill_tree`."""
+        address, words = self._address_of(bitmask, row, len(token_ids))
+        ffi, size = self.grammar.ffi, self.grammar.vocabulary.size
+        tokens = ffi.new("int32_t[]", [t if 0 <= t < size else -1 for t in token_ids])
+        before = ffi.new("int32_t[]", list(parents))
+        codes = np.empty(1 + len(token_ids), np.int32)
+        self._library.es_matcher_fill_tree(
+            self._pointer,
+            tokens,
+            before,
+            len(token_ids),
+            address,
+            words,
+            _work_in_c(work),
+            ffi.from_buffer("int32_t[]", codes),
+        )
+        return codes
 
     def _select_row(self, bitmask: Any, row: int) -> None:
         self._address, self._words = self._address_of(bitmask, row)
