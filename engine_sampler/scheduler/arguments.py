@@ -129,7 +129,7 @@ def _tree_in(tree: Any, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
         return [], []
     if len(pair) != 2:
         raise not_allowed("draft_trees", tree, _A_TREE)
-    nodes, parents = checked_tree(*pair, "draft_trees")
+    nodes, parents = checked_tree(pair[0], pair[1], "draft_trees")
     vocabulary.check_ids("draft_trees", nodes)
     return nodes, parents
 
@@ -144,4 +144,4 @@ def _by_request(name: str, given: Any, request_ids: Sequence[RequestId]) -> Sequ
         given = [given.get(request_id, ()) for request_id in request_ids]
     if len(given) != len(request_ids):
         raise RequestError(f"{name} has {len(given)} entries for {len(request_ids)} requests")
-    return given  # type: ignore[no-any-return]
+    return given
