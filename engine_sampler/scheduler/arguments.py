@@ -104,7 +104,8 @@ def all_drafts_in(
 ) -> list[Draft]:
     """The drafts of each request, in row order: those in `chains` as `drafts_in` reads them, in `trees` pairs
     of tokens and parents. None stands for no drafts. Raises `RequestError` and `ParameterError`."""
-    drafts = drafts_in({} if chains is None else chains, request_ids, vocabulary)
+    no_drafts: list[list[int]] = [[]] * len(request_ids)
+    drafts = no_drafts if chains is None else drafts_in(chains, request_ids, vocabulary)
     if trees is None:
         return [Draft(draft) for draft in drafts]
     found = []

@@ -61,10 +61,8 @@ class Step:
         self._masks = masks
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
-        self._bitmask: np.ndarray | None = None
-        """The masks by row of the logits, if there are several rounds."""
         self._is_known: np.ndarray | None = None
-        """bool [rows], which of them had been filled before their round began."""
+        """bool [rows], whose masks had been filled before their round began."""
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
@@ -191,15 +189,13 @@ class Step:
         requests that are left out. A grammar or a sampler that fails ends its request and leaves no token."""
         inputs, rows = drawing.inputs, drawing.rows
         if self._is_known is not None and not inputs.preparing and self._is_known[rows[inputs.masked]].all():
-            return self._bitmask, ()
+            return self._masks.by_row(self._n), ()
         bitmask: np.ndarray | None = None
         masks = self._masks.fill_for(inputs)
         if inputs.masked and drawing.is_whole:
             bitmask = masks
         elif inputs.masked:
-            if self._bitmask is None:
-                self._bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
-            bitmask = self._bitmask
+            bitmask = self._masks.by_row(self._n)
             for i in inputs.masked:
                 bitmask[rows[i]] = masks[i]
         return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
