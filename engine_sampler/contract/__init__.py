@@ -13,7 +13,7 @@ from .bytewise import BytewiseLanguage
 from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
-from .draft_trees import checked_tree, fill_tree_bitmask, walk_tree
+from .draft_trees import fill_tree_bitmask
 from .hookspecs import hookimpl
 from .matchers import (
     BoundedMatcher,
@@ -89,7 +89,6 @@ __all__ = [
     "allows",
     "bitmask_words",
     "checked_bitmask",
-    "checked_tree",
     "fill_tree_bitmask",
     "flags_like",
     "hookimpl",
@@ -97,5 +96,4 @@ __all__ = [
     "spending",
     "token_rows",
     "unpack_bitmask",
-    "walk_tree",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..base.arguments import entries_of, integer_of, not_allowed
 from ..base.errors import quoted
-from ..contract import Param, ParameterError, Vocabulary, checked_tree
+from ..contract import Param, ParameterError, Vocabulary
+from ..contract.draft_trees import checked_tree
 from ..requests.drafted import Draft
 from ..requests.ending import RequestError
 from ..requests.results import RequestId

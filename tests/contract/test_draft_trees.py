@@ -15,8 +15,8 @@ from engine_sampler.contract import (
     Work,
     allocate_bitmask,
     fill_tree_bitmask,
-    walk_tree,
 )
+from engine_sampler.contract.draft_trees import walk_tree
 from engine_sampler.grammar import Grammar
 from engine_sampler.grammar.compiled import CompiledGrammar
 from engine_sampler.grammar.engines import native

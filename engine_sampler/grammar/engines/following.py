@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...base.copying import ForkedByCopy
-from ...contract import UnfinishedError, Work, is_bounded, spending, walk_tree
+from ...contract import UnfinishedError, Work, is_bounded, spending
+from ...contract.draft_trees import walk_tree
 from ...tokenizer import Tokenizer
 
 Position = TypeVar("Position")

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...base.copying import ForkedByCopy
 from ...base.packaged import header_declarations, library_path, new_interface
-from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask, checked_tree
+from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
+from ...contract.draft_trees import checked_tree
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError
 from ..limits import MOST, Limits

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....base.copying import ForkedByCopy
-from ....contract import checked_bitmask, walk_tree
+from ....contract import checked_bitmask
+from ....contract.draft_trees import walk_tree
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
 from ...program.rules import Program
