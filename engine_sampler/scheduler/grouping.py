@@ -67,6 +67,7 @@ class Grouping:
         if kept is not None and moves:
             for members, group in zip(self.members(batch), kept.groups, strict=True):
                 group.index[:] = rows[members.indices]
+            batch.spread = b"", kept
         elif kept is None or key != rows.tobytes():
             kept = KeptGroups([m.group(rows) for m in self.members(batch)], {})
             batch.spread = rows.tobytes(), kept

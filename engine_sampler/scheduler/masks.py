@@ -39,7 +39,7 @@ class GrammarMasks:
         self._slots = slots
         self._words = bitmask_words(slots.vocabulary.size)
         self._bitmask = np.zeros((0, self._words), np.int32)
-        self._by_row = self._bitmask
+        self._by_row = self._room = self._bitmask
         self._filled_for: weakref.ref[InputBatch] | None = None
         """Whose masks were filled last."""
         self._seconds = 0.0
@@ -80,9 +80,11 @@ class GrammarMasks:
 
     def by_row(self, rows: int) -> np.ndarray:
         """An array for the masks of a step with more rows than requests, int32 [rows, words]: the same one
-        while the number of rows is the same, since new memory costs more than the masks."""
+        while the number of rows is the same. Its memory is used again: new one costs more than masks."""
         if len(self._by_row) != rows:
-            self._by_row = np.zeros((rows, self._words), np.int32)
+            if len(self._room) < rows:
+                self._room = np.zeros((max(rows, 2 * len(self._room)), self._words), np.int32)
+            self._by_row = self._room[:rows]
         return self._by_row
 
     def fill_for(self, inputs: InputBatch) -> np.ndarray:

@@ -206,7 +206,7 @@ class Step:
         drafts = {
             i: drawing.drafts[i]
             for i in drawing.inputs.masked
-            if drawing.drafts[i].token_ids and requests[i].may_look_ahead
+            if drawing.drafts[i].token_ids and requests[i].may_look_ahead and not requests[i].sits_out
         }
         if drafts:
             self._is_known = self._masks.glance(requests, drafts, drawing.rows, bitmask)
