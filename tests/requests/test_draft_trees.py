@@ -192,6 +192,17 @@ def test_of_children_with_the_same_token_the_first_counts() -> None:
     assert result.token_ids.tolist() == [7, 3, -1, -1]
 
 
+def test_a_step_in_halves_has_trees() -> None:
+    params = SamplingParams(temperature=0, regex="(a|b| c)*")
+    truth = alone(params.replace(max_tokens=3)).token_ids
+    scheduler = make_scheduler()
+    scheduler.add(params)
+    tree = ([0, 1, 2, *truth[:2]], [-1, 0, 1, -1, 3])
+    begun = scheduler.begin(np.stack(rows_of([], tree)), draft_trees={0: tree})
+    assert begun.token_ids_on_device is None
+    assert begun.finish().tokens(0) == truth
+
+
 def test_nothing_follows_a_stop() -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(temperature=0, stop_token_ids=[7]))
