@@ -24,6 +24,7 @@ from .cases import (
     PEERS_STEPS,
     PROMPTS,
     SHARES,
+    SMALL,
     TINY,
     Shape,
 )
@@ -48,6 +49,7 @@ from .results import (
     TRANSFORMERS,
     UNFILLED,
     Results,
+    draft_tree,
     masked,
     prompt_of,
 )
@@ -235,6 +237,10 @@ def around_a_step(results: Results) -> str:
     for case in (GRAMMAR, GRAMMAR_AHEAD):
         if step := results.find(STEP, Shape(case, batch=64)):
             around += [(f"added by grammars to a step of 64 requests: {case}", step.over("without"))]
+    for vocab_size, right in itertools.product((SMALL, MAIN), range(7)):
+        if step := results.find(STEP, Shape(draft_tree(right), vocab_size, 23)):
+            share = f", {step.times('one row'):.2f} of a step of one row"
+            around += [(f"{step.case}, vocabulary {vocab_size:,}{share}", 1e6 * step.median)]
     around += [(f"`{SETTINGS.replace(' of', '` of', 1)}", results.per_row(STEP, Shape(SETTINGS)))]
     around += [
         (

@@ -38,6 +38,11 @@ def masked(case: str, share: float) -> str:
     return f"{case}, {share:.2%} allowed"
 
 
+def draft_tree(right: int) -> str:
+    """The name of the case of a draft tree of which so many levels are right."""
+    return f"default chain, JSON, draft tree of 22 nodes, {right} right"
+
+
 def prompt_of(length: int, kind: str) -> str:
     """The name of the case of a prompt of this length as an "array" or a "list"."""
     return f"{kind} of {length:,} tokens"

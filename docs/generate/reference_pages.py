@@ -148,8 +148,8 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             (*_CORE, "engine_sampler.grammar"),
             _words(
                 "Matcher BoundedMatcher Work spending is_bounded UnfinishedError allocate_bitmask "
-                "bitmask_words checked_bitmask unpack_bitmask allows ConstraintReader Compiled "
-                "ConstraintError AnswerParser"
+                "bitmask_words checked_bitmask unpack_bitmask allows fill_tree_bitmask ConstraintReader "
+                "Compiled ConstraintError AnswerParser"
             ),
         ),
         Page(

@@ -13,6 +13,7 @@ from .bytewise import BytewiseLanguage
 from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
+from .draft_trees import fill_tree_bitmask
 from .hookspecs import hookimpl
 from .matchers import (
     BoundedMatcher,
@@ -88,6 +89,7 @@ __all__ = [
     "allows",
     "bitmask_words",
     "checked_bitmask",
+    "fill_tree_bitmask",
     "flags_like",
     "hookimpl",
     "is_bounded",

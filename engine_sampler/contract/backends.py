@@ -97,6 +97,8 @@ class Batch:
                guessed; `token_ids_on_device` is −1 where a row does not. None in all other steps.
     processed  float32 [rows, vocab] that the rows after their chains are written to, −inf = removed, in place
                of tokens and survivors: by the backends of the host, for `process`. None in a step.
+    rows_move  whether `Group.index` of these groups may have been rewritten since the last run with this
+               `cache`: only for a backend that `follows_rows`.
     """
 
     logits: Any
@@ -112,6 +114,7 @@ class Batch:
     token_ids_on_device: Any = None
     ahead: tuple[np.ndarray, np.ndarray] | None = None
     processed: np.ndarray | None = None
+    rows_move: bool = False
 
 
 class Backend:
@@ -125,6 +128,9 @@ class Backend:
     exact: ClassVar[bool] = True
     hosts_the_rest: ClassVar[bool] = False
     """True if `run` takes every chain, and passes to the host itself what `supports` excludes."""
+    follows_rows: ClassVar[bool] = False
+    """Whether what it keeps in `Batch.cache` on the host serves groups whose rows move, see
+    `Batch.rows_move`: one round of drafts after the other. Without it, it prepares each round anew."""
     reason: str = ""
     """Why this backend cannot be used on this machine, as a message; empty if it can."""
 

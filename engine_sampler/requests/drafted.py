@@ -1,8 +1,9 @@
-"""`DraftedSlots`: requests as they will be if their drafts are right, for rows that are drawn before this is
-known."""
+"""`Draft`: what is guessed about the next tokens of a request. `DraftedSlots`: requests as they will be if
+their drafts are right, for rows that are drawn before this is known."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
@@ -13,6 +14,47 @@ from ..contract import LookAhead
 from .history import TokenPool
 from .slots import Slots
 from .state import RequestState
+
+
+class Draft:
+    """Guesses about the next tokens of one request: a chain, or a tree of alternatives. Row 0 of the request
+    follows its own tokens, row 1 + i follows guess number i.
+
+    token_ids  what is guessed.
+    parents    for each guess the number of the one that it follows, −1 if it follows none.
+    is_chain   whether each guess follows the one before it.
+    """
+
+    def __init__(self, token_ids: list[int], parents: list[int] | None = None) -> None:
+        """`parents`: None for a chain."""
+        chain = range(-1, len(token_ids) - 1)
+        self.token_ids = token_ids
+        self.parents: Sequence[int] = chain if parents is None else parents
+        self._rows: dict[tuple[int, int], int] = {}
+        """The row after each guess, by the row in which it is drawn and by its token."""
+        self.is_chain = parents is None or parents == list(chain)
+        if not self.is_chain:
+            for i, (token_id, parent) in enumerate(zip(token_ids, self.parents, strict=True)):
+                self._rows.setdefault((parent + 1, token_id), i + 1)
+
+    @functools.cached_property
+    def depths(self) -> np.ndarray:
+        """int64 [1 + guesses], how many guesses lead to each row."""
+        if self.is_chain:
+            return np.arange(1 + len(self), dtype=np.int64)
+        depths = [0]
+        for parent in self.parents:
+            depths.append(1 + depths[parent + 1])
+        return np.array(depths, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def row_after(self, row: int, token_id: int) -> int:
+        """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed."""
+        if not self.is_chain:
+            return self._rows.get((row, token_id), 0)
+        return row + 1 if row < len(self.token_ids) and self.token_ids[row] == token_id else 0
 
 
 class DraftedSlots:

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ..base.arguments import integer_of
+from ..base.arguments import entries_of, integer_of, not_allowed
 from ..base.errors import quoted
 from ..contract import Param, ParameterError, Vocabulary
+from ..contract.draft_trees import checked_tree
+from ..requests.drafted import Draft
 from ..requests.ending import RequestError
 from ..requests.results import RequestId
 
 POSITION = Param("position", int, None, low=0, high=2**62)
 """The index of the next token of a request."""
+
+_A_TREE = "(token_ids, parents) for each request, or None"
 
 _NUMBERS = itertools.count()
 _LONGEST_NAME = 100
@@ -89,15 +93,57 @@ def chosen_tokens_in(
 
 def drafts_in(drafts: Any, request_ids: Sequence[RequestId], vocabulary: Vocabulary) -> list[list[int]]:
     """The drafts of each request, in row order, from a list of them or a mapping by id. Raises `RequestError`
-    or `ParameterError`."""
-    if isinstance(drafts, Mapping):
+    and `ParameterError`."""
+    return [
+        few_token_ids_in("draft_token_ids", draft, vocabulary)
+        for draft in _by_request("draft_token_ids", drafts, request_ids)
+    ]
+
+
+def all_drafts_in(
+    chains: Any, trees: Any, request_ids: Sequence[RequestId], vocabulary: Vocabulary
+) -> list[Draft]:
+    """The drafts of each request, in row order: those in `chains` as `drafts_in` reads them, in `trees` pairs
+    of tokens and parents. None stands for no drafts. Raises `RequestError` and `ParameterError`."""
+    no_drafts: list[list[int]] = [[]] * len(request_ids)
+    drafts = no_drafts if chains is None else drafts_in(chains, request_ids, vocabulary)
+    if trees is None:
+        return [Draft(draft) for draft in drafts]
+    found = []
+    for request_id, draft, tree in zip(
+        request_ids, drafts, _by_request("draft_trees", trees, request_ids), strict=True
+    ):
+        nodes, parents = _tree_in(tree, vocabulary)
+        if nodes and draft:
+            named = quoted(request_id)
+            raise RequestError(
+                f"request {named} has draft_token_ids and a tree in draft_trees: one is allowed"
+            )
+        found.append(Draft(nodes, parents) if nodes else Draft(draft))
+    return found
+
+
+def _tree_in(tree: Any, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    if tree is None:
+        return [], []
+    pair = entries_of("draft_trees", tree, _A_TREE)
+    if not pair:
+        return [], []
+    if len(pair) != 2:
+        raise not_allowed("draft_trees", tree, _A_TREE)
+    nodes, parents = checked_tree(pair[0], pair[1], "draft_trees")
+    vocabulary.check_ids("draft_trees", nodes)
+    return nodes, parents
+
+
+def _by_request(name: str, given: Any, request_ids: Sequence[RequestId]) -> Sequence[Any]:
+    """What is given for each request, in row order; () for those that a mapping does not name."""
+    if isinstance(given, Mapping):
         known = set(request_ids)
-        for request_id in drafts:
+        for request_id in given:
             if request_id not in known:
-                raise RequestError(
-                    f"draft_token_ids names {quoted(request_id)}, which has no rows in this step"
-                )
-        drafts = [drafts.get(request_id, ()) for request_id in request_ids]
-    if len(drafts) != len(request_ids):
-        raise RequestError(f"draft_token_ids has {len(drafts)} entries for {len(request_ids)} requests")
-    return [few_token_ids_in("draft_token_ids", d, vocabulary) for d in drafts]
+                raise RequestError(f"{name} names {quoted(request_id)}, which has no rows in this step")
+        given = [given.get(request_id, ()) for request_id in request_ids]
+    if len(given) != len(request_ids):
+        raise RequestError(f"{name} has {len(given)} entries for {len(request_ids)} requests")
+    return given

@@ -157,10 +157,13 @@ def _failed(request: Request, reason: str) -> Request:
     return ended
 
 
-def check_beam_rows(groups: Iterable[BeamGroup], request_ids: Iterable[RequestId], drafts: Any) -> None:
+def check_beam_rows(
+    groups: Iterable[BeamGroup], request_ids: Iterable[RequestId], drafts: Any, trees: Any = None
+) -> None:
     """Raise `RequestError` for drafts in a step with a beam search, and for a search that lacks rows."""
-    if drafts is not None:
-        raise RequestError("draft_token_ids are not allowed in a step with a beam search")
+    for name, given in (("draft_token_ids", drafts), ("draft_trees", trees)):
+        if given is not None:
+            raise RequestError(f"{name} are not allowed in a step with a beam search")
     ids = set(request_ids)
     for group in groups:
         missing = [i for i in group.request_ids if i not in ids]

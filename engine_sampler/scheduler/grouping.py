@@ -11,7 +11,7 @@ import numpy as np
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault
 from ..contract import Backend, Chain, Group, Rows
-from ..requests.drafted import DraftedSlots
+from ..requests.drafted import Draft, DraftedSlots
 from ..requests.request import Request
 from ..requests.slots import Slots
 from .input_batch import Configuration, GroupsAhead, InputBatch, KeptGroups, Key, Members
@@ -30,6 +30,12 @@ class Grouping:
     def __init__(self, slots: Slots, backend: Backend) -> None:
         self._slots = slots
         self._backend = backend
+        self.follows_rows = backend.follows_rows is True
+        self.looks_ahead = any(
+            getattr(type(backend), name) is not getattr(Backend, name)
+            for name in ("draws_ahead", "follows_drafts")
+        )
+        """Whether the backend may draw rows of drafts before it is known that they count."""
         self._configurations: dict[Key, Configuration] = {}
         self._plans: dict[Key, Any] = {}
 
@@ -54,26 +60,34 @@ class Grouping:
             batch.groups = [m.group(logit_rows) for m in self.members(batch)]
         return batch.groups
 
-    def spread(self, batch: InputBatch, first_rows: np.ndarray) -> KeptGroups:
-        """The groups of a batch with drafts, of which request i has the row `first_rows`[i]: kept as long as
-        requests and rows are the same."""
+    def spread(self, batch: InputBatch, rows: np.ndarray, *, moves: bool) -> KeptGroups:
+        """The groups of a batch of which request i has the row `rows`[i], some rows being others': kept as
+        long as the requests are the same, and the rows, too, unless it `moves`, which the backend follows."""
         key, kept = batch.spread
-        if kept is None or key != first_rows.tobytes():
-            kept = KeptGroups([m.group(first_rows) for m in self.members(batch)], {})
-            batch.spread = first_rows.tobytes(), kept
+        if kept is not None and moves:
+            for members, group in zip(self.members(batch), kept.groups, strict=True):
+                group.index[:] = rows[members.indices]
+            batch.spread = b"", kept
+        elif kept is None or key != rows.tobytes():
+            kept = KeptGroups([m.group(rows) for m in self.members(batch)], {})
+            batch.spread = rows.tobytes(), kept
         return kept
 
-    def ahead(self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray) -> GroupsAhead | None:
-        """The rows of a batch whose request i has `counts`[i] rows from `first_rows`[i] on, as far as the
-        backend draws them before it is known which drafts are right: of other requests the first rows alone.
-        None if no row of a draft is among them. Kept as long as requests and rows are the same."""
+    def ahead(
+        self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray, drafts: Sequence[Draft]
+    ) -> GroupsAhead | None:
+        """The rows of a batch whose request i has `counts`[i] rows from `first_rows`[i] on, those of
+        `drafts`[i], as far as the backend draws them before it is known which guesses are right: of other
+        requests the first rows alone. None if no row of a draft is among them. Kept as long as requests and
+        rows are the same."""
         if batch.may_look_ahead is None:
             batch.may_look_ahead = np.array([r.may_look_ahead for r in batch.requests], bool)
         counts = np.where(batch.may_look_ahead, counts, 1)
         ways = [self._way_ahead(m, counts) for m in self.members(batch)]
-        key = b"".join((first_rows.tobytes(), counts.tobytes(), bytes(ways)))
+        depths = b"".join([draft.depths.tobytes() for draft in drafts if not draft.is_chain])
+        key = b"".join((first_rows.tobytes(), counts.tobytes(), bytes(ways), depths))
         if batch.ahead[0] != key:
-            batch.ahead = key, self._ahead(batch, first_rows, counts, ways)
+            batch.ahead = key, self._ahead(batch, first_rows, counts, drafts, ways)
         return batch.ahead[1]
 
     def _way_ahead(self, members: Members, counts: np.ndarray) -> WayAhead:
@@ -89,17 +103,24 @@ class Grouping:
         return WayAhead.NONE
 
     def _ahead(
-        self, batch: InputBatch, first_rows: np.ndarray, counts: np.ndarray, ways: Sequence[WayAhead]
+        self,
+        batch: InputBatch,
+        first_rows: np.ndarray,
+        counts: np.ndarray,
+        drafts: Sequence[Draft],
+        ways: Sequence[WayAhead],
     ) -> GroupsAhead | None:
+        is_chain = np.array([draft.is_chain for draft in drafts], bool)
         is_ahead, groups, drafted = np.zeros(len(counts), bool), [], []
         for m, way in zip(self.members(batch), ways, strict=True):
             has_drafts = way is WayAhead.BY_HISTORY
             if way is not WayAhead.NONE:
                 is_ahead[m.indices] = counts[m.indices] > 1
             if has_drafts:
+                is_ahead[m.indices] &= is_chain[m.indices]  # a history goes on with one draft
                 drafted += m.indices[is_ahead[m.indices]].tolist()
             each = np.where(is_ahead, counts, 1)
-            groups.append(m.group_ahead(self._slots, first_rows, each, has_drafts=has_drafts))
+            groups.append(m.group_ahead(self._slots, first_rows, each, drafts, has_drafts=has_drafts))
         if not is_ahead.any():
             return None
         tables = [group.rows.table for group in groups if isinstance(group.rows.table, DraftedSlots)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..contract import Chain, Group, Rows
-from ..requests.drafted import DraftedSlots
+from ..requests.drafted import Draft, DraftedSlots
 from ..requests.draws import DrawnTokens
 from ..requests.request import Preparing, Request
 from ..requests.results import RequestId
@@ -17,6 +17,9 @@ from ..requests.slots import Slots
 from .logprobs import LogprobsPlan
 
 Key = tuple[Any, ...]
+
+_MOST_PARTS = 32
+"""The most parts of a batch that are kept."""
 
 
 @dataclass
@@ -76,20 +79,27 @@ class Members:
         )
 
     def group_ahead(
-        self, slots: Slots, first_rows: np.ndarray, counts: np.ndarray, *, has_drafts: bool
+        self,
+        slots: Slots,
+        first_rows: np.ndarray,
+        counts: np.ndarray,
+        drafts: Sequence[Draft],
+        *,
+        has_drafts: bool,
     ) -> Group:
         """The same if request i of the batch has `counts`[i] rows from `first_rows`[i] on: its own, and one
-        for each draft, whose history ends with the draft if it `has_drafts`."""
+        for each guess of `drafts`[i], whose history ends with the draft if it `has_drafts`."""
         each = counts[self.indices]
         ends = np.cumsum(each)
-        lead = np.arange(ends[-1]) - np.repeat(ends - each, each)
+        place = np.arange(ends[-1]) - np.repeat(ends - each, each)
+        lead = np.concatenate([drafts[i].depths[: counts[i]] for i in self.indices.tolist()])
         numbers = np.repeat(self.rows.slot_numbers, each)
         if has_drafts:
             rows = Rows(DraftedSlots(slots, numbers, lead), np.arange(len(numbers)))
         else:
             rows = Rows(slots, numbers, lead)
         group = self.group(first_rows)
-        return replace(group, index=np.repeat(group.index, each) + lead, rows=rows)
+        return replace(group, index=np.repeat(group.index, each) + place, rows=rows)
 
 
 class InputBatch:
@@ -112,7 +122,6 @@ class InputBatch:
     streamed    the indices of those with text.
     members, groups  the requests by configuration, and the groups where every request has one row; None until
                 `Grouping` sets them.
-    has_masks   whether the masks that were filled last are those of these requests.
     cache       what the backend keeps for these groups in these rows.
     spread      the groups of the last step with drafts and what the backend keeps for them, see
                 `Grouping.spread`; `ahead`: those of all rows, if they were drawn together, see
@@ -154,17 +163,26 @@ class InputBatch:
         self.logprobs = LogprobsPlan(self.requests, slots.vocabulary.size) if self.scored else None
         self.members: list[Members] | None = None
         self.groups: list[Group] | None = None
-        self.has_masks = False
         self.cache: dict[Any, Any] = {}
         self.spread: tuple[bytes, KeptGroups | None] = b"", None
         self.ahead: tuple[bytes, GroupsAhead | None] = b"", None
         self.may_look_ahead: np.ndarray | None = None
         self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
+        self._parts: dict[tuple[int, ...], InputBatch] = {}
 
     def __len__(self) -> int:
         return len(self.requests)
 
     def part(self, slots: Slots, indices: Sequence[int]) -> InputBatch:
-        """The requests at these indices alone, whose masks take the place of these."""
-        self.has_masks = False
-        return InputBatch(slots, [self.requests[i] for i in indices])
+        """The requests at these indices alone: the same object as long as it serves."""
+        requests = [self.requests[i] for i in indices]
+        if any(request.has_moved for request in requests):  # into another phase, since this was built
+            return InputBatch(slots, requests)
+        if len(requests) == len(self.requests) and not self.skipped:
+            return self
+        key = tuple(indices)
+        if key not in self._parts:
+            if len(self._parts) == _MOST_PARTS:
+                self._parts.clear()
+            self._parts[key] = InputBatch(slots, requests)
+        return self._parts[key]

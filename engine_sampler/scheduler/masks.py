@@ -5,21 +5,25 @@ from __future__ import annotations
 import functools
 import logging
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..base.calling import call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault
-from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words
+from ..contract import Backend, PreparedMasks, UnfinishedError, Work, bitmask_words, fill_tree_bitmask
 from ..contract.work import call_within
 from ..registry import mask_filler
 from ..requests.budget import MOST_TURNS, Budget, Share
 from ..requests.constraint import Constraint
+from ..requests.drafted import Draft
 from ..requests.request import Preparing, Request
 from ..requests.slots import Slots
 from .input_batch import InputBatch
+
+_GLANCE = 64
+"""The steps of work that a mask may take which may not be needed; one that is known takes none."""
 
 logger = logging.getLogger("engine_sampler")
 
@@ -35,6 +39,9 @@ class GrammarMasks:
         self._slots = slots
         self._words = bitmask_words(slots.vocabulary.size)
         self._bitmask = np.zeros((0, self._words), np.int32)
+        self._by_row = self._room = self._bitmask
+        self._filled_for: weakref.ref[InputBatch] | None = None
+        """Whose masks were filled last."""
         self._seconds = 0.0
         self._prepared: PreparedMasks | None = None
         self._changed: set[int] = set()
@@ -71,10 +78,23 @@ class GrammarMasks:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def by_row(self, rows: int) -> np.ndarray:
+        """An array for the masks of a step with more rows than requests, int32 [rows, words]: the same one
+        while the number of rows is the same. Its memory is used again: new one costs more than masks."""
+        if len(self._by_row) != rows:
+            if len(self._room) < rows:
+                self._room = np.zeros((max(rows, 2 * len(self._room)), self._words), np.int32)
+            self._by_row = self._room[:rows]
+        return self._by_row
+
     def fill_for(self, inputs: InputBatch) -> np.ndarray:
         """`fill` for the requests of a step."""
-        masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=inputs.has_masks)
-        inputs.has_masks = True
+        go_on = self._filled_for is not None and self._filled_for() is inputs
+        if not go_on:
+            self._filled_for = None
+        masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=go_on)
+        if not go_on:
+            self._filled_for = weakref.ref(inputs)
         return masks
 
     def fill(
@@ -114,31 +134,65 @@ class GrammarMasks:
     def fill_ahead(
         self,
         requests: Sequence[Request],
-        drafts: Mapping[int, Sequence[int]],
+        drafts: Mapping[int, Draft],
         first_rows: np.ndarray,
         bitmask: np.ndarray,
     ) -> list[int]:
         """Fill the rows of `bitmask` (int32 [rows, words]) that follow the first row of requests[i], for each
-        i of `drafts`: row j has the mask after j tokens of the draft. Copies of the grammars read these.
+        i of `drafts`: row 1 + j has the mask after guess number j. Copies of the grammars read these.
 
         Returns the rows whose masks are not known, since finding them fails or takes too much work. There
         everything is allowed, and so in rows behind a token that is not.
         """
         started = time.perf_counter()
-        readers = [_DraftReader(_grammar(requests[i]), int(first_rows[i]), d) for i, d in drafts.items()]
-        reading = readers
-        while reading:
-            work = self.budget.parts(sum(reader.bounded for reader in reading))
-            reading = [reader for reader in reading if reader.read(bitmask, work)]
-            rows = [reader.row for reader in reading]
-            faults = self._fill_masks([reader.matcher for reader in reading], bitmask, rows, work)
-            for reader in reading:
-                if reader.row in faults:
-                    reader.give_up(reader.row)
-        unknown = [row for reader in readers for row in reader.unknown]
-        bitmask[unknown] = -1
+        grammars = {i: _grammar(requests[i]) for i in drafts}
+        work = self.budget.parts(sum(grammar.bounded for grammar in grammars.values()))
+        unknown: list[int] = []
+        for i, draft in drafts.items():
+            first, end = int(first_rows[i]), int(first_rows[i]) + 1 + len(draft)
+            root = bitmask[first].copy()
+            tree = draft.token_ids, draft.parents, bitmask[first:end], 0
+            try:
+                is_admitted = fill_tree_bitmask(
+                    grammars[i].matcher, *tree, work if grammars[i].bounded else None
+                )
+                bitmask[first + 1 : end][~is_admitted] = -1
+            except INTERRUPTIONS:
+                raise
+            except BaseException:  # the request learns of it if its turn comes
+                bitmask[first], bitmask[first + 1 : end] = root, -1
+                unknown += range(first + 1, end)
         self._seconds += time.perf_counter() - started
         return unknown
+
+    def glance(
+        self,
+        requests: Sequence[Request],
+        drafts: Mapping[int, Draft],
+        first_rows: np.ndarray,
+        bitmask: np.ndarray,
+    ) -> np.ndarray:
+        """What `fill_ahead` does, right after `fill` and by the engine in C alone: as far as next to no work
+        is needed, so that rows which nothing leads to cost next to nothing. Returns bool [rows], those that
+        are filled."""
+        started = time.perf_counter()
+        is_known = np.zeros(len(bitmask), bool)
+        for i, draft in drafts.items():
+            look = getattr(_grammar(requests[i]).matcher, "glance_at_tree", None)
+            if look is None:
+                continue
+            first, work = int(first_rows[i]), Work(_GLANCE, 2 * _GLANCE * (1 + len(draft)))
+            rows = slice(first, first + 1 + len(draft))
+            try:
+                is_known[rows] = look(draft.token_ids, draft.parents, bitmask, first, work)
+            except INTERRUPTIONS:
+                raise
+            except BaseException as fault:  # rows are filled one after the other, then
+                logger.debug("no masks of drafts: %s", fault)
+            if not is_known[first]:
+                bitmask[first] = self._bitmask[i]
+        self._seconds += time.perf_counter() - started
+        return is_known
 
     def can_fill(self, requests: Sequence[Request], share: Share) -> bool:
         """Whether one turn of `share` suffices to find the masks of all `requests` and to prepare their
@@ -219,49 +273,6 @@ class GrammarMasks:
         else:
             if request.grammar is None:
                 request.share.turns = 0
-
-
-class _DraftReader:
-    """A copy of a request's grammar, which reads a draft.
-
-    row      the row of the last mask.
-    unknown  the rows whose masks it cannot give.
-    """
-
-    def __init__(self, grammar: Constraint, first_row: int, draft: Sequence[int]) -> None:
-        self.bounded = grammar.bounded
-        self.matcher: Any = None
-        self.row = first_row
-        self.unknown: Sequence[int] = ()
-        self._end = first_row + 1 + len(draft)
-        self._left = list(reversed(draft))
-        self._grammar = grammar
-
-    def read(self, bitmask: np.ndarray, work: Work | None) -> bool:
-        """Read the next token. Returns whether there is a mask after it that is needed."""
-        if not self._left:
-            return False
-        bitmask[self.row + 1 : self._end] = -1
-        token_id = self._left.pop()
-        if not bitmask[self.row, token_id >> 5] >> (token_id & 31) & 1:
-            return False  # no row behind it counts
-        try:
-            if self.matcher is None:
-                self.matcher = self._grammar.matcher.fork()
-            is_read = self.matcher.accept(token_id, work) if self.bounded else self.matcher.accept(token_id)
-        except INTERRUPTIONS:
-            raise
-        except BaseException:  # the request learns of it if its turn comes
-            is_read = False
-        if not is_read:
-            self.give_up(self.row + 1)
-            return False
-        self.row += 1
-        return True
-
-    def give_up(self, row: int) -> None:
-        """The masks from `row` on are not known."""
-        self.unknown, self._left = range(row, self._end), []
 
 
 def _prepare(preparing: Preparing, work: Work | None) -> None:

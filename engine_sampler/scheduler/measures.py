@@ -11,6 +11,7 @@ import numpy as np
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault
 from ..contract import Backend, SlotTable, StepMeasures
+from ..requests.drafted import Draft
 from ..requests.results import StepResult
 
 logger = logging.getLogger("engine_sampler")
@@ -20,7 +21,7 @@ _NO_TOKEN = np.int64(-1).tobytes()
 
 def step_measures(
     result: StepResult,
-    drafts: Sequence[Sequence[int]] | None,
+    drafts: Sequence[Draft] | None,
     backend: str,
     seconds: float,
     mask_seconds: float,
@@ -36,7 +37,7 @@ def step_measures(
         )
     gone = set(result.skipped)
     without = np.flatnonzero(result.token_ids[result.first_rows] < 0).tolist()
-    drafted, accepted = _drafts_by_position(result) if drafts else ((), ())
+    drafted, accepted = _drafts_by_position(result, drafts) if drafts else ((), ())
     return StepMeasures(
         backend,
         seconds,
@@ -73,10 +74,11 @@ def _is_uneventful(result: StepResult) -> bool:
     return result.token_ids.tobytes().find(_NO_TOKEN) < 0 and result.errors.count(None) == len(result.errors)
 
 
-def _drafts_by_position(result: StepResult) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _drafts_by_position(
+    result: StepResult, drafts: Sequence[Draft]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How many requests had a draft at each position, and how many of these drafts were accepted."""
-    token_ids, first_rows = result.token_ids, result.first_rows
-    row_counts = np.diff(first_rows, append=len(token_ids))
-    places = np.arange(len(token_ids)) - np.repeat(first_rows, row_counts)
-    drafted, accepted = np.bincount(places)[1:], np.bincount(places[token_ids >= 0])[1:]
+    depths = np.concatenate([draft.depths for draft in drafts])
+    drafted = np.bincount([depth for draft in drafts for depth in range(1 + draft.depths.max())])[1:]
+    accepted = np.bincount(depths[result.token_ids >= 0])[1:]
     return tuple(drafted.tolist()), tuple(accepted.tolist())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arithmetic import LogitRows
 from ..contract import Batch
+from ..requests.drafted import Draft
 from ..requests.draws import RowOutputs
 from ..requests.slots import Slots
 from .beam_groups import BeamGroup
@@ -30,7 +31,7 @@ class Round(NamedTuple):
     is_first   whether this is the first round of the step.
     counts     int64 [n], how many rows each request has in the step, `rows` being the first; None if it has
                no other.
-    drafts     what has been guessed for these other rows, request by request.
+    drafts     the guesses that these other rows follow, request by request.
     """
 
     inputs: InputBatch
@@ -40,7 +41,7 @@ class Round(NamedTuple):
     draws_all: bool = False
     is_first: bool = True
     counts: np.ndarray | None = None
-    drafts: Sequence[list[int]] = ()
+    drafts: Sequence[Draft] = ()
 
     def only(self, slots: Slots, indices: Sequence[int]) -> Round:
         """A later round for some of its requests."""
@@ -60,7 +61,7 @@ class RowPlan:
     """
 
     groups: Sequence[BeamGroup] = ()
-    drafts: list[list[int]] | None = None
+    drafts: Sequence[Draft] | None = None
 
     def __init__(self, inputs: InputBatch) -> None:
         self.inputs = inputs
@@ -75,34 +76,33 @@ class RowPlan:
 
 
 class DraftPlan(RowPlan):
-    """One more row for every draft: round by round, as long as the drafts are right."""
+    """One more row for every guess: round by round, as long as what is drawn has been guessed."""
 
-    def __init__(self, inputs: InputBatch, slots: Slots, drafts: list[list[int]]) -> None:
+    def __init__(self, inputs: InputBatch, slots: Slots, drafts: Sequence[Draft]) -> None:
         super().__init__(inputs)
         self.is_whole = False
         self.drafts = self._drafts = drafts
         self._slots = slots
-        self._ends = np.cumsum([0, *(1 + len(draft) for draft in drafts)], dtype=np.int64)
-        self.row_count, self.first_rows = int(self._ends[-1]), self._ends[:-1]
+        ends = list(itertools.accumulate([1 + len(draft) for draft in drafts], initial=0))
+        self.row_count, self.first_rows = ends[-1], np.array(ends[:-1], np.int64)
 
     def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places
-        rows, row_counts = self.first_rows[places], np.diff(self._ends)[places]
-        drafts = [self._drafts[i] for i in places.tolist()]
-        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=row_counts, drafts=drafts)
-        drawing: Sequence[int] = inputs.all_indices
-        for depth in itertools.count():
-            drawing = [
-                i
-                for i in drawing
-                if depth < len(drafts[i])
-                and inputs.requests[i].live
-                and outputs.token_ids[rows[i] + depth] == drafts[i][depth]
-            ]
-            if not drawing:
-                return
-            part = inputs.part(self._slots, drawing)
-            yield Round(part, rows[drawing] + depth + 1, drawing, is_first=False)
+        drafts, rows = [self._drafts[i] for i in places.tolist()], self.first_rows[places]
+        counts = np.array([1 + len(draft) for draft in drafts], np.int64)
+        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
+        firsts = rows.tolist()
+        drawn: Mapping[int, int] = dict(enumerate(firsts))
+        while drawn:
+            after = {
+                i: drafts[i].row_after(row - firsts[i], int(outputs.token_ids[row]))
+                for i, row in drawn.items()
+                if inputs.requests[i].live
+            }
+            drawn = {i: firsts[i] + row for i, row in after.items() if row}
+            if drawn:
+                members, rows = [*drawn], np.array([*drawn.values()], np.int64)
+                yield Round(inputs.part(self._slots, members), rows, members, is_first=False)
 
 
 class BeamPlan(RowPlan):
@@ -129,13 +129,14 @@ class AheadDraw:
 
     batch     the rows for the backend.
     is_drawn  whether they have their tokens.
-    is_sure   whether every row of a draft is among them, and its mask was known.
+    is_sure   whether every row of a draft is among them, its mask was known, and the device can tell which
+              rows count: no draft is a tree.
     """
 
     def __init__(self, batch: Batch, outputs: RowOutputs, is_prepared: np.ndarray) -> None:
         self.batch = batch
         self.is_drawn = False
-        self.is_sure = bool(is_prepared.all())
+        self.is_sure = batch.ahead is not None and bool(is_prepared.all())
         self._outputs = outputs
         self._is_prepared = is_prepared
         self._is_reached = np.zeros(outputs.n, bool)
@@ -153,10 +154,10 @@ class AheadDraw:
     ) -> AheadDraw | None:
         """For the first round of a step, for which `bitmask` has the masks; those of other rows are written
         there. None without drafts, or if their rows all have to wait for one another."""
-        if drawing.counts is None or not any(drawing.drafts):
+        if drawing.counts is None or not grouping.looks_ahead or not any(drawing.drafts):
             return None
         inputs, drafts = drawing.inputs, drawing.drafts
-        groups = grouping.ahead(inputs, drawing.rows, drawing.counts)
+        groups = grouping.ahead(inputs, drawing.rows, drawing.counts, drafts)
         if groups is None:
             return None
         unknown: list[int] = []
@@ -164,13 +165,13 @@ class AheadDraw:
             reading = {i: drafts[i] for i in inputs.masked if groups.is_ahead[i]}
             unknown = masks.fill_ahead(inputs.requests, reading, drawing.rows, bitmask)
         for i in groups.drafted:
-            slots.pool.write_ahead(int(inputs.slots[i]), drafts[i])
+            slots.pool.write_ahead(int(inputs.slots[i]), drafts[i].token_ids)
         for table in groups.tables:
             table.begin()
         guessed, first_rows = np.full(outputs.n, -1, np.int64), np.arange(outputs.n)
         is_prepared = np.ones(outputs.n, bool)
         for i, (first, draft) in enumerate(zip(drawing.rows.tolist(), drafts, strict=True)):
-            guessed[first + 1 : first + 1 + len(draft)] = draft
+            guessed[first + 1 : first + 1 + len(draft)] = draft.token_ids
             first_rows[first : first + 1 + len(draft)] = first
             is_prepared[first + 1 : first + 1 + len(draft)] = groups.is_ahead[i]
         is_prepared[unknown] = False
@@ -178,7 +179,8 @@ class AheadDraw:
         batch = Batch(
             logits, groups.groups, outputs.token_ids, outputs.notes, errors, bitmask, cache=groups.cache
         )
-        batch.ahead = guessed, first_rows
+        if all(draft.is_chain for draft in drafts):
+            batch.ahead = guessed, first_rows
         return cls(batch, outputs, is_prepared)
 
     def has(self, rows: np.ndarray) -> np.ndarray:
@@ -192,12 +194,12 @@ class AheadDraw:
 
     def drop(self) -> bool:
         """Leave rows that do not count without tokens and notes. Returns whether they are those behind a
-        wrong guess, and no others."""
-        assert self.batch.ahead is not None
-        outputs, (guessed, first_rows) = self._outputs, self.batch.ahead
-        is_wrong = (guessed >= 0) & (guessed != np.roll(outputs.token_ids, 1))
-        wrong = np.cumsum(is_wrong)
-        is_right = wrong == wrong[first_rows]
-        dropped = ~self._is_reached
+        wrong guess, and no others, as far as the backend can tell."""
+        outputs, dropped = self._outputs, ~self._is_reached
+        before = np.roll(outputs.token_ids, 1)
         outputs.token_ids[dropped], outputs.notes[dropped] = -1, np.nan
-        return bool((is_right == self._is_reached).all())
+        if self.batch.ahead is None:
+            return False
+        guessed, first_rows = self.batch.ahead
+        wrong = np.cumsum((guessed >= 0) & (guessed != before))
+        return bool(((wrong == wrong[first_rows]) == self._is_reached).all())

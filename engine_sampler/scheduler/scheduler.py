@@ -21,7 +21,7 @@ from ..requests.ending import RequestError
 from ..requests.results import BegunStep, Record, RequestId, StepResult
 from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
-from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in, scheduler_name
+from .arguments import POSITION, all_drafts_in, check_at_least_one, chosen_tokens_in, scheduler_name
 from .beam_groups import check_beam_rows
 from .logprobs.prompts import _ScoresPrompts
 from .membership.joining import Newcomers, check_single, checked_count, matcher_for
@@ -327,6 +327,7 @@ class Scheduler(_Movable, _ScoresPrompts):
         request_ids: Sequence[RequestId] | None = None,
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
         *,
+        draft_trees: Sequence[Any] | Mapping[RequestId, Any] | None = None,
         strict: bool = False,
     ) -> StepResult:
         """Sample one token for each row of `logits` [rows, ≥ vocab] and advance the requests.
@@ -335,6 +336,11 @@ class Scheduler(_Movable, _ScoresPrompts):
                          add requests.
         draft_token_ids  guesses for each request (in row order, or by id). A request with k drafts
                          has k + 1 consecutive rows; drafts are accepted as long as they equal the draw.
+        draft_trees      trees of guesses, given likewise: (token_ids, parents) for each request, None for
+                         none. Node i follows node parents[i] < i, or the request itself for −1. A request
+                         with k nodes, at most 1,024, has k + 1 consecutive rows, the one behind node i being
+                         row 1 + i. One path is accepted, `StepResult.accepted_rows`. Of children with the
+                         same token the first counts. A request has a tree or `draft_token_ids`, not both.
         strict           refuse ids whose requests have left. By default their rows are skipped, and
                          `StepResult.skipped` names them: another thread may remove a request, or end it with
                          `accept`, during the forward pass.
@@ -348,7 +354,7 @@ class Scheduler(_Movable, _ScoresPrompts):
         """
         started = time.perf_counter()
         with self._step_lock:
-            plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
+            plan, rows = self._plan(logits, request_ids, draft_token_ids, draft_trees, strict)
             result = self._runner.run(plan, rows)
             self._requests.keeping.finish_step(result)
         self._notify(result, plan, rows, started)
@@ -360,6 +366,7 @@ class Scheduler(_Movable, _ScoresPrompts):
         request_ids: Sequence[RequestId] | None = None,
         draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
         *,
+        draft_trees: Sequence[Any] | Mapping[RequestId, Any] | None = None,
         strict: bool = False,
     ) -> BegunStep:
         """The first half of `step`, which queues the work of the device and does not wait for it: the engine
@@ -377,7 +384,7 @@ class Scheduler(_Movable, _ScoresPrompts):
         """
         started = time.perf_counter()
         with self._step_lock:
-            plan, rows = self._plan(logits, request_ids, draft_token_ids, strict)
+            plan, rows = self._plan(logits, request_ids, draft_token_ids, draft_trees, strict)
             run = self._runner.begin(plan, rows)
             begun = BegunStep(
                 run.token_ids_on_device,
@@ -428,13 +435,13 @@ class Scheduler(_Movable, _ScoresPrompts):
         return result
 
     def _plan(
-        self, logits: Any, request_ids: Sequence[RequestId] | None, drafts: Any, strict: bool
+        self, logits: Any, request_ids: Sequence[RequestId] | None, drafts: Any, trees: Any, strict: bool
     ) -> tuple[RowPlan, LogitRows]:
         """The rows of a step, checked."""
         self._runner.accepting.go_on()
         plan = self._requests.plan(request_ids, strict=strict)
-        if drafts is not None or self._requests.groups:
-            plan = self._plan_beyond(plan, drafts)
+        if drafts is not None or trees is not None or self._requests.groups:
+            plan = self._plan_beyond(plan, drafts, trees)
         return plan, self._rows(logits, plan.row_count)
 
     def _admit(self, newcomers: Newcomers, grammar: Any, client: Hashable) -> None:
@@ -469,13 +476,14 @@ class Scheduler(_Movable, _ScoresPrompts):
             raise ValueError(f"logits have {len(rows)} rows; the requests and drafts need {count}")
         return rows
 
-    def _plan_beyond(self, plan: RowPlan, drafts: Any) -> RowPlan:
+    def _plan_beyond(self, plan: RowPlan, drafts: Any, trees: Any) -> RowPlan:
         """The rows of a step whose requests may have drafts, or belong to beam searches."""
         inputs = plan.inputs
         groups = self._requests.groups_in(inputs.requests)
         if groups:
-            check_beam_rows(groups, inputs.ids, drafts)
+            check_beam_rows(groups, inputs.ids, drafts, trees)
             return BeamPlan(inputs, self._requests.slots, groups)
-        if drafts is None:
+        if drafts is None and trees is None:
             return plan
-        return DraftPlan(inputs, self._requests.slots, drafts_in(drafts, inputs.named, self.vocabulary))
+        guessed = all_drafts_in(drafts, trees, inputs.named, self.vocabulary)
+        return DraftPlan(inputs, self._requests.slots, guessed)

@@ -61,6 +61,8 @@ class Step:
         self._masks = masks
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
+        self._is_known: np.ndarray | None = None
+        """bool [rows], whose masks had been filled before their round began."""
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
@@ -179,6 +181,8 @@ class Step:
                 ahead.batch.logprobs = self._logprobs_request(drawing, inputs.logprobs, drawing.counts)
             if ahead is not None:
                 return ahead.batch, ()
+            if bitmask is not None:
+                self._glance(drawing, bitmask)
         return self._batch(drawing, bitmask, left_out), left_out
 
     # --- 1. masks ---------------------------------------------------------------------------------
@@ -187,14 +191,28 @@ class Step:
         """The grammars' masks, int32 [rows, ceil(vocab / 32)], None without any; and the indices of the
         requests that are left out. A grammar or a sampler that fails ends its request and leaves no token."""
         inputs, rows = drawing.inputs, drawing.rows
+        if self._is_known is not None and not inputs.preparing and self._is_known[rows[inputs.masked]].all():
+            return self._masks.by_row(self._n), ()
         bitmask: np.ndarray | None = None
         masks = self._masks.fill_for(inputs)
         if inputs.masked and drawing.is_whole:
             bitmask = masks
         elif inputs.masked:
-            bitmask = np.zeros((self._n, masks.shape[1]), np.int32)
-            bitmask[rows[inputs.masked]] = masks[inputs.masked]
+            bitmask = self._masks.by_row(self._n)
+            for i in inputs.masked:
+                bitmask[rows[i]] = masks[i]
         return bitmask, [i for i in inputs.preparing if inputs.requests[i].sits_out]
+
+    def _glance(self, drawing: Round, bitmask: np.ndarray) -> None:
+        """Fill the masks of later rounds that need no work."""
+        requests = drawing.inputs.requests
+        drafts = {
+            i: drawing.drafts[i]
+            for i in drawing.inputs.masked
+            if drawing.drafts[i].token_ids and requests[i].may_look_ahead and not requests[i].sits_out
+        }
+        if drafts:
+            self._is_known = self._masks.glance(requests, drafts, drawing.rows, bitmask)
 
     # --- 2. rows ----------------------------------------------------------------------------------
 
@@ -202,10 +220,12 @@ class Step:
         """The step for the backend."""
         inputs, is_whole, outputs = drawing.inputs, drawing.is_whole, self.outputs
         self._token_ids_on_device = None
-        if drawing.counts is not None and self.may_draw_ahead and not left_out:
-            kept = self._grouping.spread(inputs, drawing.rows)
+        moves = not is_whole and self._grouping.follows_rows and self._logits.remote is None
+        if (drawing.counts is not None or moves) and self.may_draw_ahead and not left_out:
+            kept = self._grouping.spread(inputs, drawing.rows, moves=moves)
             groups, cache = kept.groups, kept.cache
         else:
+            moves = False
             groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)
             cache = inputs.cache if is_whole and not left_out else {}
         return Batch(
@@ -218,6 +238,7 @@ class Step:
             logprobs=None if inputs.logprobs is None else self._logprobs_request(drawing, inputs.logprobs),
             cache=cache,
             prepared_masks=self._masks.take_prepared() if inputs.masked and is_whole else None,
+            rows_move=moves,
         )
 
     def _logprobs_request(

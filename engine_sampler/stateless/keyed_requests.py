@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arithmetic import LogitRows
 from ..params import SamplingParams
+from ..requests.drafted import Draft
 from ..requests.history import History
 from ..requests.results import StepResult
 from ..scheduler import Scheduler
@@ -101,7 +102,7 @@ class KeyedRequests(Scheduler):
         started = time.perf_counter()
         with self._step_lock:
             slots = self._requests.slots
-            plan = RowPlan(inputs) if drafts is None else DraftPlan(inputs, slots, drafts)
+            plan = RowPlan(inputs) if drafts is None else DraftPlan(inputs, slots, [*map(Draft, drafts)])
             process = None
             if processed is not None:
                 process = ProcessedRows(processed, partial(self._runner.process, before_choice=True), masks)

@@ -96,6 +96,19 @@ def step(scheduler: Scheduler, drafts: Mapping[Any, Sequence[int]] | None = None
     return scheduler.step(rows_of(scheduler, live, known), live, known)
 
 
+def step_with_trees(scheduler: Scheduler, trees: Mapping[Any, tuple[list[int], list[int]]]) -> Any:
+    """One step of all live requests, some of which have trees of drafts."""
+    live, rows = scheduler.request_ids, []
+    for request_id in live:
+        record = scheduler.record(request_id)
+        texts = [[*record.prompt_token_ids, *record.token_ids]]
+        for token, parent in zip(*trees.get(request_id, ((), ())), strict=True):
+            texts.append([*texts[parent + 1], token])
+        rows += [model_row(text) for text in texts]
+    known = {i: tree for i, tree in trees.items() if i in live}
+    return scheduler.step(np.array(rows, np.float32).reshape(-1, VOCAB), live, draft_trees=known)
+
+
 def run_to_end(scheduler: Scheduler) -> None:
     while scheduler.request_ids:
         step(scheduler)
@@ -139,6 +152,10 @@ CALLS: Sequence[tuple[str, Call]] = (
         lambda s: s.add_group(SamplingParams(seed=71, n=2, max_tokens=5), [9], request_ids=["x", "y"]),
     ),
     ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3]})),
+    (
+        "trees",
+        lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
+    ),
     ("rollback", lambda s: s.rollback("mirostat", 2)),
     ("rollback under a grammar", lambda s: s.rollback("regex", 1)),
     ("rollback of a plugin", lambda s: s.rollback("eager", 1)),

@@ -126,6 +126,8 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "drafts for too few", lambda: scheduler.step(rows, live, [[]] * (len(live) - 1))
     yield "a draft outside", lambda: scheduler.step(rows, live, [[VOCAB]] * len(live))
     yield "drafts for an unknown request", lambda: scheduler.step(rows, live, {unknown: [1]})
+    yield "a tree outside", lambda: scheduler.step(rows, live, draft_trees=[([VOCAB], [-1])] * len(live))
+    yield "a tree in a circle", lambda: scheduler.step(rows, live, draft_trees=[([1], [0])] * len(live))
     yield "drafts without rows", lambda: scheduler.step(row, [request_id], [[1]])
     yield "to accept outside", lambda: scheduler.accept(request_id, [1, VOCAB])
     yield "to accept a nested list", lambda: scheduler.accept(request_id, [[1]])  # type: ignore[list-item]
@@ -156,6 +158,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
         yield "a beam, to fork", lambda: scheduler.fork(beam)
         yield "a beam, to rollback", lambda: scheduler.rollback(beam, 0)
         yield "a beam with drafts", lambda: scheduler.step(rows, live, [[]] * len(live))
+        yield "a beam with trees", lambda: scheduler.step(rows, live, draft_trees=[None] * len(live))
 
 
 def expect_refusals(scheduler: Scheduler, random: Random, count: int) -> None:

@@ -21,6 +21,9 @@ from .workload import VOCAB, faulty_row
 
 MOST_DRAFTS = 5
 
+Tree = tuple[list[int], list[int]]
+"""Tokens, and for each the number of the one that it follows: -1 for none."""
+
 
 class Steps(State):
     """The steps of a scheduler."""
@@ -35,18 +38,16 @@ class Steps(State):
         guarded = Untouched(np.concatenate(rows) if rows else np.empty((0, VOCAB), np.float32), self.random)
         if drafts is None and self.chance(0.1):
             self._process(guarded, ids, rows)
-        guesses: Any = drafts
-        if drafts is not None and self.chance(0.3):
-            guesses = {i: d for i, d in zip(ids, drafts, strict=True) if d}
+        chains, trees = self._as_given(ids, drafts)
         self.log(f"step {ids} with drafts {drafts}")
         Interferer.interfere = self._interfere
-        result = repeated_once(lambda: self.scheduler.step(guarded.logits, named, guesses))
+        result = repeated_once(lambda: self.scheduler.step(guarded.logits, named, chains, draft_trees=trees))
         Interferer.interfere = None
         guarded.expect_untouched()
         assert result.request_ids == ids
-        self._settle(result, rows, drafts or [()] * len(ids))
+        self._settle(result, rows, drafts or [([], [])] * len(ids))
 
-    def _settle(self, result: StepResult, rows: list[np.ndarray], drafts: Sequence[Sequence[int]]) -> None:
+    def _settle(self, result: StepResult, rows: list[np.ndarray], drafts: Sequence[Tree]) -> None:
         """Check the result of a step for all requests, and update the shadows."""
         ids = result.request_ids
         self._settle_searches(result)
@@ -129,8 +130,32 @@ class Steps(State):
         self.last_members = [some[i] for i in self.random.permutation(len(some))]
         return self.last_members
 
-    def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
-        return [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
+    def _drafts(self, ids: Sequence[Any]) -> list[Tree]:
+        chains = [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
+        return [self._branched(chain) for chain in chains]
+
+    def _branched(self, chain: list[int]) -> Tree:
+        """A chain, or a tree that it is a path of."""
+        tree: Tree = ([], [])
+        share, last = (0.0 if self.chance(0.6) else 0.4), -1
+        for token in chain:
+            while self.chance(share):
+                tree[1].append(int(self.random.integers(-1, len(tree[0]))))
+                tree[0].append(int(self.random.integers(VOCAB)))
+            tree[1].append(last)
+            last = len(tree[0])
+            tree[0].append(token)
+        return tree
+
+    def _as_given(self, ids: Sequence[Any], drafts: Sequence[Tree] | None) -> tuple[Any, Any]:
+        """The drafts as `draft_token_ids` and `draft_trees`, as lists or by id."""
+        if drafts is None:
+            return None, None
+        chains = [[] if _branches(tree) else tree[0] for tree in drafts]
+        trees = [tree if _branches(tree) else None for tree in drafts]
+        if self.chance(0.3):
+            return {i: d for i, d in zip(ids, chains, strict=True) if d}, dict(zip(ids, trees, strict=True))
+        return chains, trees if any(trees) else None
 
     def _guess(self, shadow: Shadow) -> list[int]:
         """Drafts that are right, wrong, right up to a point, or that continue after the end."""
@@ -160,7 +185,7 @@ class Steps(State):
         self.scheduler.remove(fork)
         return guess
 
-    def _rows(self, ids: Sequence[Any], drafts: Sequence[Sequence[int]] | None) -> list[np.ndarray]:
+    def _rows(self, ids: Sequence[Any], drafts: Sequence[Tree] | None) -> list[np.ndarray]:
         """For each request its rows, float32 [1 + drafts, vocab], some of them faulty."""
         blocks = []
         for i, request_id in enumerate(ids):
@@ -174,9 +199,10 @@ class Steps(State):
             if request_id in self.faulty:
                 blocks.append(np.zeros((1, VOCAB), np.float32))
                 continue
-            guesses = drafts[i] if drafts else []
-            shadow = self.shadows[request_id]
-            block = np.stack([shadow.next_row(guesses[:j]) for j in range(len(guesses) + 1)])
+            shadow, paths = self.shadows[request_id], list[list[int]]([[]])
+            for token, parent in zip(*(drafts[i] if drafts else ((), ())), strict=True):
+                paths.append([*paths[parent + 1], token])
+            block = np.stack([shadow.next_row(path) for path in paths])
             if self.chance(0.01):
                 block[self.random.integers(len(block))] = faulty_row(self.random)
             blocks.append(block)
@@ -202,26 +228,30 @@ class Steps(State):
 
     # --- after ------------------------------------------------------------------------------------
 
-    def _follow(
-        self, shadow: Shadow, result: StepResult, i: int, rows: np.ndarray, drafts: Sequence[int]
-    ) -> None:
+    def _follow(self, shadow: Shadow, result: StepResult, i: int, rows: np.ndarray, tree: Tree) -> None:
         """Check the result of a step for one request, and update its shadow."""
         tokens, first = result.tokens(i), int(result.first_rows[i])
-        assert result.token_ids[first : first + len(tokens)].tolist() == tokens, "tokens after a gap"
-        assert tokens[:-1] == list(drafts[: max(0, len(tokens) - 1)]), "a wrong draft was taken"
+        path: list[int | None] = [0]
+        for token in tokens:
+            path.append(_row_after(tree, path[-1], token))
+        following = path.pop() if tokens else 0
+        assert result.accepted_rows(i) == path[: len(tokens)], (
+            "a wrong draft was taken, or a right one was not"
+        )
         assert result.seeds[i] == shadow.seed
         assert result.parent_ids[i] == shadow.id
         error, finish = result.errors[i], result.finish_reasons[i]
         for j, token in enumerate(tokens):
-            logprobs = self._logprobs(shadow, result, first + j, token, rows[j])
-            details = details_of(result, first + j)
+            row = path[j]
+            assert row is not None
+            logprobs = self._logprobs(shadow, result, first + row, token, rows[row])
+            details = details_of(result, first + row)
             shadow.tokens.append(Token(token, shadow.seed, logprobs=logprobs, details=details))
             self.grown(shadow, *((finish, result.stop_reasons[i]) if j == len(tokens) - 1 else (None, None)))
-        if tokens and finish is None and drafts:
-            right = len(tokens) == len(drafts) + 1 or tokens[-1] != drafts[len(tokens) - 1]
-            assert right, "a right draft was not taken"
-        if finish == "error" and not shadow.cause and len(tokens) < len(rows):
-            shadow.cause = ("row", rows[len(tokens)].copy())
+        if tokens and finish is None:
+            assert following is None, "a right draft was not taken"
+        if finish == "error" and not shadow.cause and following is not None:
+            shadow.cause = ("row", rows[following].copy())
         assert (error is not None) == (finish == "error")
         self._stream(shadow, result.text[i] or "", finish)
         if finish is None:
@@ -261,3 +291,15 @@ class Steps(State):
         shadow.sent = len(shadow.tokens)
         shadow.streamed += delta
         assert not shadow.joined or shadow.streamed == whole
+
+
+def _branches(tree: Tree) -> bool:
+    return tree[1] != list(range(-1, len(tree[0]) - 1))
+
+
+def _row_after(tree: Tree, row: int | None, token: int) -> int | None:
+    """The row behind `token`, drawn in `row`; None if there is none."""
+    nodes = zip(*tree, strict=True)
+    return next(
+        (i + 1 for i, (t, parent) in enumerate(nodes) if (t, parent) == (token, (row or 0) - 1)), None
+    )

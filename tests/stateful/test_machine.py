@@ -20,6 +20,7 @@ import pytest
 
 from engine_sampler.arithmetic import Logprobs
 from engine_sampler.requests.detokenizer import Detokenizer, shared_transducer
+from engine_sampler.requests.drafted import Draft
 from engine_sampler.requests.request import Request
 from engine_sampler.requests.slots import Slots
 from engine_sampler.requests.state import RequestState
@@ -146,6 +147,7 @@ SABOTAGE: dict[str, tuple[Any, str, Change]] = {
     "a_text_that_is_not_rolled_back": (Detokenizer, "rollback", gives(None)),
     "a_text_that_is_not_cut": (Detokenizer, "close", cuts_nothing),
     "logprobs_that_are_a_little_off": (LogprobsCollector, "result", is_a_little_off),
+    "drafts_that_are_never_right": (Draft, "row_after", gives(0)),
     "a_stop_string_that_is_not_held_back": (StringMatcher, "held", gives(0)),
     "criteria_that_are_not_rolled_back": (StopChecks, "rollback", spares("criteria", [])),
     "a_grammar_that_is_not_rolled_back": (Request, "rollback", spares("grammar", None)),

@@ -63,6 +63,7 @@ class LibraryBackend(Backend):
     """
 
     hosts_the_rest = True
+    follows_rows = True
     trusted = False
     """Whether the tokens and logprobs of the library are used unchecked."""
 

@@ -62,6 +62,10 @@ class CallRows:
         self.status_bytes = ffi.buffer(self.arrays["status"])
         self.all_ok = bytes(self.status.nbytes)
 
+    def follow_groups(self) -> None:
+        """Take over the rows of the groups, which may have moved."""
+        np.concatenate([entry.group.index for entry in self.entries], out=self.index)
+
     def each(self, values: Sequence[Any]) -> np.ndarray:
         """One value for every row, [n], of one for every entry."""
         return np.repeat(values, self._sizes)
@@ -103,7 +107,7 @@ class SurvivorsOutput:
         ffi = contract()
         which = np.flatnonzero(rows.each(wanted))
         self._which: list[int] = which.tolist()
-        self._index: list[int] = rows.index[which].tolist()
+        self._index = rows.index
         self._values = np.empty((len(which), vocab_size), np.float32)
         if self._which:
             pointers = rows.arrays["processed"] = ffi.new("float *[]", rows.n)
@@ -115,10 +119,10 @@ class SurvivorsOutput:
 
     def hand_out(self, batch: Batch, declined: np.ndarray) -> None:
         """Give `batch` the survivors of all rows but those with the numbers `declined`."""
-        for i, row, values in zip(self._which, self._index, self._values, strict=True):
+        for i, values in zip(self._which, self._values, strict=True):
             if i not in declined:
                 alive = np.flatnonzero(values > -np.inf)
-                batch.survivors[row] = alive, values[alive]
+                batch.survivors[int(self._index[i])] = alive, values[alive]
 
 
 def held(kind: str, values: np.ndarray, dtype: type) -> Any:

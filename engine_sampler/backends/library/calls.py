@@ -102,6 +102,8 @@ class Call:
     def _point_to(self, batch: Batch) -> bool:
         """Point to all of `batch`; False if this call does not fit it."""
         outputs, logprobs = self._outputs, self._logprobs
+        if batch.rows_move:
+            self._rows.follow_groups()
         if self._generation != self._session.generation or not self._input.point_to(batch.logits):
             return False
         if (

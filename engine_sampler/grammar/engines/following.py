@@ -10,6 +10,7 @@ import numpy as np
 
 from ...base.copying import ForkedByCopy
 from ...contract import UnfinishedError, Work, is_bounded, spending
+from ...contract.draft_trees import walk_tree
 from ...tokenizer import Tokenizer
 
 Position = TypeVar("Position")
@@ -47,6 +48,17 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
             raise
         for token_id in refused:
             words[token_id >> 5] &= ~np.uint32(1 << (token_id & 31)).view(np.int32)
+
+    def fill_tree_bitmask(
+        self,
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        bitmask: Any,
+        row: int = 0,
+        work: Work | None = None,
+    ) -> np.ndarray:
+        """Write the masks of all nodes of a draft tree, see `NativeMatcher.fill_tree_bitmask`."""
+        return walk_tree(self, token_ids, parents, bitmask, row, work)
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow."""

@@ -14,6 +14,7 @@ import numpy as np
 from ...base.copying import ForkedByCopy
 from ...base.packaged import header_declarations, library_path, new_interface
 from ...contract import UnfinishedError, Work, bitmask_words, checked_bitmask
+from ...contract.draft_trees import checked_tree
 from ...tokenizer import Tokenizer
 from ..errors import GrammarError, GrammarLimitError
 from ..limits import MOST, Limits
@@ -278,12 +279,67 @@ class NativeMatcher(ForkedByCopy):
         if code:
             raise self._failure(code)
 
+    def fill_tree_bitmask(
+        self,
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        bitmask: Any,
+        row: int = 0,
+        work: Work | None = None,
+    ) -> np.ndarray:
+        """Write the masks of all nodes of a draft tree, in one call; the matcher stays as it is.
+
+        token_ids  the token of each node.
+        parents    the number of the node that it follows, less than its own; −1: it follows the text.
+        bitmask    int32 [rows, ceil(vocab / 32)]: `row` gets the mask of the next token, row + 1 + i that of
+                   the token after node i, all 0 where the text cannot go.
+
+        Returns bool [nodes], which of them may stand there. Raises `ParameterError` for a wrong tree,
+        TypeError or IndexError for a wrong bitmask, and UnfinishedError if `work` is too little.
+        """
+        codes = self._fill_tree(*checked_tree(token_ids, parents), bitmask, row, work)
+        faults = codes[codes > 0]
+        if len(faults):
+            raise self._failure(int(faults[0]))
+        return codes[1:] == 0
+
+    def glance_at_tree(
+        self, token_ids: Sequence[int], parents: Sequence[int], bitmask: Any, row: int, work: Work
+    ) -> np.ndarray:
+        """`fill_tree_bitmask` as far as `work` goes. Returns bool [1 + nodes]: the rows that are filled."""
+        return self._fill_tree(token_ids, parents, bitmask, row, work) <= 0
+
+    def _fill_tree(
+        self, token_ids: Sequence[int], parents: Sequence[int], bitmask: Any, row: int, work: Work | None
+    ) -> np.ndarray:
+        """The codes of the rows of a tree, int32 [1 + nodes], see `es_matcher_fill_tree`."""
+        address, words = self._address_of(bitmask, row, len(token_ids))
+        ffi, size = self.grammar.ffi, self.grammar.vocabulary.size
+        tokens = ffi.new("int32_t[]", [t if 0 <= t < size else -1 for t in token_ids])
+        before = ffi.new("int32_t[]", list(parents))
+        codes = np.empty(1 + len(token_ids), np.int32)
+        self._library.es_matcher_fill_tree(
+            self._pointer,
+            tokens,
+            before,
+            len(token_ids),
+            address,
+            words,
+            _work_in_c(work),
+            ffi.from_buffer("int32_t[]", codes),
+        )
+        return codes
+
     def _select_row(self, bitmask: Any, row: int) -> None:
-        rows, self._words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
-        if not 0 <= row < rows:
-            raise IndexError(f"row={row} is not allowed: 0..{rows - 1} are")
-        self._address = self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * self._words)
+        self._address, self._words = self._address_of(bitmask, row)
         self._bitmask, self._row = bitmask, row
+
+    def _address_of(self, bitmask: Any, row: int, more: int = 0) -> tuple[Any, int]:
+        """Where a row of `bitmask` begins that has `more` rows behind it, and the words of a row."""
+        rows, words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
+        if not 0 <= row < rows - more:
+            raise IndexError(f"row={row} is not allowed: 0..{rows - more - 1} are")
+        return self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * words), words
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`

@@ -25,9 +25,10 @@ class StepResult(WithTensors):
     """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a
-                    stop, or a postponed request. A request is postponed when its grammar or a sampler needs
-                    more work than one step may do (`grammar.limits`). Nothing about it has changed, and it
-                    has no finish reason: given the same logits again it continues as if not postponed.
+                    stop or beside the accepted path, or a postponed request. A request is postponed when its
+                    grammar or a sampler needs more work than one step may do (`grammar.limits`). Nothing
+                    about it has changed, and it has no finish reason: given the same logits again it
+                    continues as if not postponed.
     first_rows      int64 [requests], the first row of each request.
     logprobs        `Logprobs` over the rows; None if no request needs any. If a request needs several modes,
                     its `modes` has them all.
@@ -78,8 +79,19 @@ class StepResult(WithTensors):
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
+        return [t for t in self._rows(i).tolist() if t >= 0]
+
+    def accepted_rows(self, i: int) -> list[int]:
+        """The rows in which request number i drew these tokens, counted from its first row: 0, then 1 + j for
+        each draft j that was right, which are those of one path if it had a tree. The cache of these rows is
+        the request's; its last token is not in it yet."""
+        rows: list[int] = np.flatnonzero(self._rows(i) >= 0).tolist()
+        return rows
+
+    def _rows(self, i: int) -> np.ndarray:
+        """`token_ids` in the rows of request number i."""
         end = self.first_rows[i + 1] if i + 1 < len(self.first_rows) else len(self.token_ids)
-        return [t for t in self.token_ids[self.first_rows[i] : end].tolist() if t >= 0]
+        return self.token_ids[self.first_rows[i] : end]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON, which `from_dict` reads with the same bits: all but `token_ids_on_device`. Raises

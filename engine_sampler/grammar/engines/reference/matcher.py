@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ....base.copying import ForkedByCopy
 from ....contract import checked_bitmask
+from ....contract.draft_trees import walk_tree
 from ...derivatives.limits import MAX_SHARED_STATES
 from ...errors import GrammarError, GrammarLimitError
 from ...program.rules import Program
@@ -132,6 +133,16 @@ class ReferenceMatcher(ForkedByCopy):
             )
         bitmask[row, :words] = mask
         bitmask[row, words:] = 0
+
+    def fill_tree_bitmask(
+        self,
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        bitmask: Any,
+        row: int = 0,
+    ) -> npt.NDArray[np.bool_]:
+        """Write the masks of all nodes of a draft tree, see `NativeMatcher.fill_tree_bitmask`."""
+        return walk_tree(self, token_ids, parents, bitmask, row)
 
     def accept(self, token_id: int) -> bool:
         """Add a token to the text. False, and nothing changes, if it may not follow."""

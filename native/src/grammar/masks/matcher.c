@@ -95,6 +95,54 @@ int32_t es_matcher_accept(es_matcher *m, int32_t token, es_grammar_work *work) {
     return (int32_t)eg_matcher_call(m, accept, &token, work);
 }
 
+/* The way of a matcher through a tree: it has accepted the tokens on the way to node `at`, -1 for none. */
+typedef struct eg_way {
+    es_matcher *matcher;
+    const int32_t *tokens, *parents;
+    es_grammar_work *work;
+    int32_t at;
+} eg_way;
+
+/* Go to a node all of whose tokens were accepted before, or to one after such a node; returns what accepting the
+ * last token did. */
+static int32_t go_to(eg_way *w, int32_t node) {
+    while (w->at > node) {
+        w->at = w->parents[w->at];
+        w->matcher->count--;
+    }
+    if (w->at == node) return 1;
+    int32_t answer = go_to(w, w->parents[node]);
+    if (answer > 0) answer = es_matcher_accept(w->matcher, w->tokens[node], w->work);
+    if (answer > 0) w->at = node;
+    return answer;
+}
+
+int64_t es_matcher_fill_tree(es_matcher *m, const int32_t *tokens, const int32_t *parents, int64_t count,
+                             int32_t *bits, int64_t words, es_grammar_work *work, int32_t *codes) {
+    const es_matcher before = *m;
+    eg_way way = {m, tokens, parents, work, -1};
+    codes[0] = fill_within(m, bits, words, work);
+    int64_t faulty = codes[0] != ES_GRAMMAR_OK;
+    for (int32_t i = 0; i < count; i++) {
+        int32_t *row = bits + (i + 1) * words, *code = &codes[i + 1];
+        const int32_t parent = parents[i];
+        *code = parent < 0 ? ES_GRAMMAR_OK : codes[parent + 1];
+        if (!*code) {
+            const int32_t answer = go_to(&way, i);
+            *code = answer > 0 ? fill_within(m, row, words, work) : answer ? -answer : -1;
+        }
+        if (*code) memset(row, 0, (size_t)words * sizeof *row);
+        faulty += *code > 0;
+    }
+    /* The text is as it was, and so is what counts for it: how often it has been left unfinished. */
+    m->count = before.count;
+    m->carried = before.carried;
+    m->emptied = before.emptied;
+    m->exceeded = before.exceeded;
+    if (faulty) eg_matcher_release(m);
+    return faulty;
+}
+
 typedef struct eg_text {
     const uint8_t *bytes;
     int64_t length;

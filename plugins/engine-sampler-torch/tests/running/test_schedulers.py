@@ -122,6 +122,27 @@ def test_drafts_are_verified() -> None:
         pair.step(logits, draft_token_ids=drafts)
 
 
+def test_draft_trees_are_verified() -> None:
+    pair = Pair()
+    pair.add_all(max_tokens=30)
+    for _ in range(6):
+        ids, trees, likely = pair.host.request_ids, [], list[int]()
+        for _ in ids:
+            count = int(pair.random.integers(0, 6))
+            tokens = pair.random.integers(0, 9, count).tolist()
+            parents = [int(pair.random.integers(-1, i)) for i in range(count)]
+            trees.append((tokens, parents))
+            children = [
+                [t for t, p in zip(tokens, parents, strict=True) if p == i - 1] for i in range(1 + count)
+            ]
+            likely += [int(pair.random.choice(some)) if some else -1 for some in children]
+        logits = pair.logits(len(likely))
+        for row, token in enumerate(likely):
+            if token >= 0 and pair.random.random() < 0.7:
+                logits[row, token] = 30
+        pair.step(logits, draft_trees=trees)
+
+
 def test_faulty_rows_end_alone() -> None:
     pair = Pair()
     pair.add_all()

@@ -89,9 +89,9 @@ class BatchShardedScheduler:
     `RankError.result` has what the others have drawn. A rank that failed outside of a step makes all
     following steps fail. For a rank that is gone, torch.distributed's error or timeout passes through.
 
-    Not offered: `process`, `last_result`, `strict`; `grammar_compiler` with all that waits (`on_ready`,
-    `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`; `name`;
-    `export` and `add_exported`; `score_prompt`; the parameters `return_sampling_mask` and
+    Not offered: `process`, `last_result`, `strict`, `draft_trees`; `grammar_compiler` with all that waits
+    (`on_ready`, `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`;
+    `name`; `export` and `add_exported`; `score_prompt`; the parameters `return_sampling_mask` and
     `logprob_token_ids`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
     other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of `local`.
 
