@@ -57,6 +57,11 @@ class Session:
     def forget(self, request_id: RequestId) -> None:
         """Drop the state of a request that has ended, was removed, or now continues another text."""
 
+    def rewind(self, request_id: RequestId, length: int) -> None:
+        """The text of a request goes on after the first `length` tokens of its context: drop what its state
+        has of later ones. By default, `forget` all of it."""
+        self.forget(request_id)
+
     def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
         """Add a request and return its id."""
         instance_of(SamplingParams, "params", params, "a SamplingParams")
@@ -110,7 +115,11 @@ class Session:
             self._contexts[request_id] = token_ids
             self.forget(request_id)
         for i, request_id in enumerate(result.request_ids):
-            self._contexts[request_id] += result.tokens(i)
+            context = self._contexts[request_id]
+            if result.rewinds and result.rewinds[i]:
+                del context[-result.rewinds[i] :]
+                self.rewind(request_id, len(context))
+            context += result.tokens(i)
 
     def _read_contexts(self) -> None:
         """Read the contexts from the scheduler, after a step that was done, but interrupted."""

@@ -3,21 +3,24 @@ back."""
 
 from __future__ import annotations
 
-import codecs
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault, quoted
 from ..base.forking import fork_safe
 from ..contract import StopVerdict, TextMatch, TextMatcher
 from ..tokenizer import Tokenizer
+from ..tokenizer.pieces import unfinished_bytes
 from .called_criteria import name_of
 from .parts import RequestPart
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_TRANSITIONS = 1 << 13
 """Transitions that a `Transducer` remembers before it starts over."""
@@ -132,7 +135,7 @@ class Transducer:
         hidden = self._tokenizer.hidden_name(token_id, self._skip_special)
         states, matches, held = [], [], 0
         for number, (matcher, old) in enumerate(zip(self._matchers, matcher_states, strict=True)):
-            new, match = call_plugin(name_of(matcher), _advanced, matcher, old, data)
+            new, match = call_plugin(name_of(matcher), advanced, matcher, old, data)
             states.append(new)
             held = max(held, call_plugin(name_of(matcher), _held, matcher, new, kept + len(data)))
             if hidden and match is None:
@@ -228,6 +231,10 @@ class Detokenizer(RequestPart):
         """All text that is certain."""
         return "".join(self.deltas)
 
+    def told(self) -> list[str]:
+        """The deltas that stay, of which all text that is certain consists: a copy."""
+        return self.deltas.copy()
+
     @property
     def held(self) -> bytes:
         """The bytes held back."""
@@ -305,8 +312,8 @@ class Detokenizer(RequestPart):
             del self._log[next((s.end for s in past if isinstance(s, LongState)), 0) :]
         self._sent, self._taken = min(self._sent, length), min(self._taken, length)
 
-    def fork(self) -> Detokenizer:
-        child = object.__new__(Detokenizer)
+    def fork(self) -> Self:
+        child = object.__new__(type(self))
         child._transducer, child.state = self._transducer, self.state
         child._last_token = self._last_token
         child._sent, child._taken, child._step = self._sent, self._taken, self._step
@@ -343,7 +350,7 @@ class Detokenizer(RequestPart):
         return Transition(after, delta, reading.matches)
 
 
-def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
+def advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
     """`matcher.advance`, with a result of the types that its contract declares."""
     new, match = matcher.advance(state, data)
     hash(new)
@@ -391,7 +398,7 @@ def _decoded(data: bytes | bytearray) -> str:
 
 def _certain(data: bytes | bytearray, begin: int, held: int) -> int:
     """The offset up to which data[begin:] is certain if matchers may still cut off its last `held` bytes."""
-    held = max(held, _unfinished(data))
+    held = max(held, unfinished_bytes(data))
     end = max(begin, len(data) - min(held, MAX_HELD_BYTES))
     return end if held <= MAX_HELD_BYTES else _character_boundary(data, begin, end)
 
@@ -413,21 +420,15 @@ def _open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> b
         tail = data + tail
         if not data or len(tail) >= 3:
             break
-    return tail[len(tail) - _unfinished(tail) :]
+    return tail[len(tail) - unfinished_bytes(tail) :]
 
 
 def _continued(held: bytes, data: bytes, foreign: int) -> tuple[bytes, int]:
     """Bytes held back with those after them, and how many at their beginning still belong to the prompt: the
     first `foreign` of them did. They go once it is certain that no character comes of them."""
     data = held + data
-    if not foreign or _unfinished(data) == len(data):
+    if not foreign or unfinished_bytes(data) == len(data):
         return data, foreign
     size = 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0)  # that its first byte announces
     is_character = data[:size].decode("utf-8", errors="ignore").encode() == data[:size]
     return data if is_character else data[foreign:], 0
-
-
-def _unfinished(data: bytes | bytearray) -> int:
-    """How many bytes at the end of `data` may still become a character."""
-    tail = data[-3:]
-    return len(tail) - codecs.utf_8_decode(tail, "replace", False)[1]

@@ -76,6 +76,9 @@ class Judging:
             request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend_name} gave {'no token' if token < 0 else f'token {token}'}"
+            if error is not None and request.bans is not None and request.bans.give_way():
+                faulty.append(i)  # as if it were postponed
+                continue
             if error is not None and request.live and not request.postponed:
                 reason = error if type(error) is str else quoted(error)
                 if self._keep_faulty and not request.params.use_beam_search:
@@ -132,7 +135,7 @@ class Judging:
         def accept(i: int) -> None:
             request = requests[i]
             if request.accept_in_grammar(token_ids[i], work):
-                if request.grammar.may_have_ended():  # type: ignore[union-attr]
+                if request.grammar is not None and request.grammar.may_have_ended():
                     may_have_ended.append(i)
             elif request.postponed:
                 unfinished[i] = None

@@ -74,6 +74,8 @@ class GrammarMasks:
     def fill_for(self, inputs: InputBatch) -> np.ndarray:
         """`fill` for the requests of a step."""
         masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=inputs.has_masks)
+        for i in inputs.banned:
+            _ban(masks[i], inputs.requests[i])
         inputs.has_masks = True
         return masks
 
@@ -159,9 +161,12 @@ class GrammarMasks:
     def mask_of(self, request: Request) -> np.ndarray:
         """The mask of one request, int32 [words]. Raises UnfinishedError if it needs more than the budget has
         left."""
-        assert request.grammar is not None
-        mask = request.grammar.mask(self.budget.turn(request.share))
-        request.share.turns = 0
+        mask = np.empty(self._words, np.int32)
+        if request.grammar is not None:
+            mask = request.grammar.mask(self.budget.turn(request.share))
+            request.share.turns = 0
+        if request.has_bans:
+            _ban(mask, request)
         return mask
 
     def prepare_samplers(self, request: Request) -> None:
@@ -268,6 +273,15 @@ def _prepare(preparing: Preparing, work: Work | None) -> None:
     """Call `Sampler.prepare`. Raises `PluginFault`, and UnfinishedError if that takes more than `work`."""
     for sampler, rows in preparing:
         call_within(work, sampler.name, sampler.prepare, rows)
+
+
+def _ban(mask: np.ndarray, request: Request) -> None:
+    """Remove what a request may not draw again from its mask, which is set here if it has no grammar."""
+    assert request.bans is not None
+    if request.grammar is None:
+        mask.fill(-1)
+    for token_id in request.bans.banned:
+        mask.view(np.uint32)[token_id >> 5] &= ~np.uint32(1 << (token_id & 31))
 
 
 def _grammar(request: Request) -> Constraint:

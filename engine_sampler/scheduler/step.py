@@ -35,6 +35,7 @@ class Step:
     may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
+    rewinding       the rows whose tokens have completed a ban, by the indices of the requests.
     """
 
     may_draw_ahead = True
@@ -69,6 +70,7 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
+        self.rewinding: dict[int, int] = {}
         self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
             self.outputs.clear()
@@ -129,6 +131,7 @@ class Step:
         n = len(requests)
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
+        taken_back = {i: self._take_back(plan, i) for i in self.rewinding}
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
@@ -151,6 +154,11 @@ class Step:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
             tell_end(result, i, requests[i])
+        for i, count in taken_back.items():
+            if count:
+                put_entry(result, "rewinds", i, count)
+        for i in inputs.banned:
+            requests[i].has_moved = True
         for i, fault in self._faults.items():
             result.errors[i] = fault
         if inputs.skipped:
@@ -158,6 +166,20 @@ class Step:
         for i, events in deltas.items():
             put_entry(result, "deltas", i, events)
         return result
+
+    def _take_back(self, plan: RowPlan, i: int) -> int:
+        """Leave the rows of request number i without the tokens that are taken back; returns how many of
+        earlier steps are."""
+        rewinds, last = plan.inputs.requests[i].rewinding, self.rewinding[i]
+        assert rewinds is not None
+        count = plan.inputs.requests[i].history.output_length - rewinds[-1].position
+        first = max(int(plan.first_rows[plan.inputs.places[i]]), last + 1 - count)
+        rows = np.arange(first, last + 1)
+        self._clear(rows)
+        self._token_ids_on_device = None
+        if self._logprobs is not None:
+            self._logprobs.clear(rows)
+        return count - len(rows)
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
@@ -325,4 +347,8 @@ class Step:
             logprob, ends = judged.logprobs.get(i), text_ends.get(i, ())
             request.attempt("the request", request.follow, token_id, note, logprob, ends)
             request.lead(self._slots)
+            if request.rewinding is not None:
+                row = int(drawing.rows[i])
+                self.outputs.token_ids[row] = -1  # no draft behind it counts
+                self.rewinding[drawing.members[i]] = row
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

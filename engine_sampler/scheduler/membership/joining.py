@@ -14,10 +14,12 @@ from ...contract.constraints import settings_of
 from ...params import RequestLimits, SamplingParams, takes_grammar, without_takers
 from ...registry import check_taken, constraint_reader, structured_in
 from ...requests.answers import AnswerReader
+from ...requests.bans import Rewind
 from ...requests.history import History
 from ...requests.parts import RecordedLogprobs
 from ...requests.request import Request, seed_of
 from ...requests.results import RequestId
+from ...requests.slots import ATTEMPT
 from ..arguments import token_ids_in
 from ..beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
@@ -87,6 +89,7 @@ class Newcomers:
     grammar   the argument of that name; None if the parameters name one, or none is.
     logprobs  of the output that they begin with, if they are recorded.
     streamed  the number of tokens of that output whose text is known; None: all.
+    rewinds   where bans have taken it back.
     """
 
     ids: Sequence[RequestId]
@@ -104,6 +107,7 @@ class Newcomers:
     grammar: Any = None
     logprobs: Sequence[float] | None = None
     streamed: int | None = None
+    rewinds: Sequence[Rewind] = ()
 
     @classmethod
     def of(
@@ -176,10 +180,14 @@ class Newcomers:
             max_model_len=self.max_model_len,
             stopping_criteria=self.criteria,
             ends=self.ends,
+            rewinds=self.rewinds,
         )
         if not request.phases.is_single:
             self._limit_phases(request.phases)
         request.position = self.position
+        if self.rewinds:
+            length = len(self.history) if self.position is None else self.position
+            request.position = length + self.rewinds[-1].draws * ATTEMPT
         request.given_grammar = self.grammar
         request.answer = None if self.parser is None else AnswerReader(self.parser)
         if request.text is not None and self.streamed is not None:
