@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ..base.calling import call_plugin
 from ..contract import TextMatcher
 from ..tokenizer import Tokenizer
@@ -143,11 +145,11 @@ class BannedText(Detokenizer):
         """The newest token was chosen elsewhere: it stays."""
         self._found = None
 
-    def rewind_for(self, cut: int, token_ids: Sequence[int]) -> tuple[Rewind, ...] | None:
+    def rewind_for(self, cut: int, token_ids: np.ndarray) -> tuple[Rewind, ...] | None:
         """What `rewinds` will be if the newest token must be taken back; None if it stays.
 
         cut        how many bytes of its end are cut off, so that a ban in them does no harm.
-        token_ids  the output.
+        token_ids  the output, int64 [length].
         """
         found, self._found = self._found, None
         if found is None or cut > found.after:

@@ -4,7 +4,7 @@ back."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
@@ -21,6 +21,8 @@ from .parts import RequestPart
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from .request import Request
 
 MAX_TRANSITIONS = 1 << 13
 """Transitions that a `Transducer` remembers before it starts over."""
@@ -432,3 +434,43 @@ def _continued(held: bytes, data: bytes, foreign: int) -> tuple[bytes, int]:
     size = 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0)  # that its first byte announces
     is_character = data[:size].decode("utf-8", errors="ignore").encode() == data[:size]
     return data if is_character else data[foreign:], 0
+
+
+# --- the texts of all requests of a step: the loops write `RequestEnd.attempt` out, since every call counts
+
+
+def extend_texts(
+    requests: Sequence[Request], streamed: Iterable[int], token_ids: Sequence[int], refused: Container[int]
+) -> dict[int, MatchedEnds]:
+    """Give the texts of the requests at `streamed` their tokens, except those `refused`; returns the ends
+    found in them, by index."""
+    ends_by_index: dict[int, MatchedEnds] = {}
+    for i in streamed:
+        if refused and i in refused:
+            continue
+        request = requests[i]
+        try:
+            ends = request.text.push(token_ids[i])  # type: ignore[union-attr]
+        except BaseException as fault:
+            request.leave_off("the text", fault, is_bounded=False)
+            ends = ()
+        if ends or not request.live:
+            ends_by_index[i] = ends
+    return ends_by_index
+
+
+def take_texts(
+    requests: Sequence[Request], streamed: Iterable[int], step: int, texts: list[str | None]
+) -> list[int]:
+    """Put the texts that have become certain in the step of this number in their places; returns the indices
+    of the requests that have failed."""
+    failed = []
+    for i in streamed:
+        request = requests[i]
+        try:
+            texts[i] = request.text.take(step)  # type: ignore[union-attr]
+        except BaseException as fault:
+            request.leave_off("the text", fault, is_bounded=False)
+            texts[i] = ""
+            failed.append(i)
+    return failed

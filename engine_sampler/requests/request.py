@@ -306,6 +306,14 @@ class Request(RequestEnd):
         self.rewinding = self.bans.rewind_for(cut, self.history.output_token_ids)
         return self.rewinding is not None
 
+    @property
+    def withheld(self) -> int:
+        """How many of its newest tokens may still be taken back."""
+        if self.bans is None or not self.live:
+            return 0
+        left = self.history.output_length if self.rewinding is None else self.rewinding[-1].position
+        return left - self.bans.certain
+
     def rewind(self, slots: Slots) -> None:
         """Go back to where a ban begins, after the step. May be repeated."""
         assert self.bans is not None

@@ -143,7 +143,11 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
         "logprobs": None if logprobs is None else list(logprobs),
         "grammar": grammar if isinstance(grammar, str) else None,
         "needs_grammar": grammar is not None and not isinstance(grammar, str),
-        **({} if bans is None or not bans.rewinds else {"rewinds": [[*r] for r in bans.rewinds]}),
+        **(
+            {}
+            if bans is None or not bans.rewinds
+            else {"rewinds": [[*r[:-1], [*r.token_ids]] for r in bans.rewinds]}
+        ),
     }
 
 
@@ -202,22 +206,24 @@ def _checked(state: Any) -> Mapping[str, Any]:
 
 def _rewinds(values: Any, count: int) -> tuple[Rewind, ...]:
     """Where a request with an output of `count` tokens has gone back to, as its part of a state says."""
-    rewinds = guarded(
-        lambda: tuple(Rewind(*map(_count, v[:4]), tuple(map(_count, v[4]))) for v in values), _REWINDS
-    )
-    in_order = all(a.position < b.position and a.draws < b.draws for a, b in itertools.pairwise(rewinds))
-    if not in_order or any(max(r.position, r.certain) > count or r.draws > MAX_REWINDS for r in rewinds):
-        raise ParameterError(f"{_REWINDS}={quoted(values)} is not allowed: what export has given")
-    return rewinds
+    with contextlib.suppress(TypeError, ValueError):
+        rewinds = tuple(map(_rewind, values))
+        in_order = all(a.position < b.position and a.draws < b.draws for a, b in itertools.pairwise(rewinds))
+        if in_order and all(max(r.position, r.certain) <= count and r.draws <= MAX_REWINDS for r in rewinds):
+            return rewinds
+    raise ParameterError(f"state['rewinds']={quoted(values)} is not allowed: what export has given")
+
+
+def _rewind(value: Any) -> Rewind:
+    *counts, token_ids = value
+    position, draws, since, certain = map(_count, counts)
+    return Rewind(position, draws, since, certain, tuple(map(_count, token_ids)))
 
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise TypeError(f"{quoted(value)} is no count")
     return value
-
-
-_REWINDS = "state['rewinds']"
 
 
 def _numbers(name: str, values: Any, count: int) -> list[float] | None:

@@ -11,12 +11,11 @@ import numpy as np
 from ..arithmetic import LogitRows
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
-from ..requests.detokenizer import MatchedEnds
+from ..requests.detokenizer import MatchedEnds, extend_texts, take_texts
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
-from ..requests.texts import extend_texts, take_texts
 from .backend_run import BackendRun
 from .grouping import Grouping
 from .judging import ALL_COUNT, Judgement, Judging
@@ -132,6 +131,7 @@ class Step:
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
         taken_back = {i: self._take_back(plan, i) for i in self.rewinding}
+        withheld = {i: requests[i].withheld for i in self.may_have_ended if requests[i].has_bans}
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
@@ -154,9 +154,10 @@ class Step:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
             tell_end(result, i, requests[i])
-        for i, count in taken_back.items():
-            if count:
-                put_entry(result, "rewinds", i, count)
+        for name, counts_by_index in (("rewinds", taken_back), ("withheld", withheld)):
+            for i, count in counts_by_index.items():
+                if count:
+                    put_entry(result, name, i, count)
         for i in inputs.banned:
             requests[i].has_moved = True
         for i, fault in self._faults.items():

@@ -51,6 +51,8 @@ class StepResult(WithTensors):
                     (`banned_strings`, `banned_regex`) has come; [] for none. The engine cuts them off the
                     request's tokens and cache, and its next row follows the last token that is left. A token
                     of this step that is taken back is −1 in `token_ids`.
+    withheld        how many of a request's newest tokens may still be taken back; [] if none may. Their text
+                    is not in `text` yet; a server that sends tokens or their logprobs holds these back, too.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
                     pass; None if the backend has none, or if a token that it has drawn does not count. What
                     `tensors` returns is there in any case.
@@ -70,6 +72,7 @@ class StepResult(WithTensors):
     phase_tokens: list[dict[str, int] | None] = field(metadata=per_request(), default_factory=list)
     token_ids_on_device: Any = None
     rewinds: list[int] = field(metadata=per_request(0), default_factory=list)
+    withheld: list[int] = field(metadata=per_request(0), default_factory=list)
     deltas: list[list[Any]] | None = field(metadata=per_request([]), default=None)
 
     def tokens(self, i: int) -> list[int]:
