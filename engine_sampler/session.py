@@ -68,7 +68,7 @@ class Session:
         self._check_capacity(1)
         token_ids = self.encode(prompt)
         request_id = self.scheduler.add(params, token_ids, request_id=request_id)
-        self._contexts[request_id] = token_ids
+        self._contexts[request_id] = self._fed(params, request_id, token_ids)
         return request_id
 
     def add_group(self, params: SamplingParams, prompt: str) -> list[RequestId]:
@@ -77,8 +77,13 @@ class Session:
         self._check_capacity(sibling_count(params))
         token_ids = self.encode(prompt)
         request_ids = self.scheduler.add_group(params, token_ids)
+        token_ids = self._fed(params, request_ids[0], token_ids)
         self._contexts |= {request_id: list(token_ids) for request_id in request_ids}
         return request_ids
+
+    def _fed(self, params: SamplingParams, request_id: RequestId, token_ids: list[int]) -> list[int]:
+        """The prompt that the model is given: without the token that is healed."""
+        return self.scheduler.record(request_id).prompt_token_ids if params.token_healing else token_ids
 
     def _check_capacity(self, more: int) -> None:
         live = len(self.scheduler.request_ids)

@@ -22,6 +22,7 @@ class Parameters(TypedDict, total=False):
     logprobs: int | None
     logprobs_mode: Any
     prompt_logprobs: int | None
+    token_healing: bool
     skip_special_tokens: bool
     json_schema: Any
     regex: Any
@@ -86,6 +87,7 @@ class Parameters(TypedDict, total=False):
     mirostat: Literal[0, 1, 2]
     mirostat_tau: float
     mirostat_eta: float
+    banned_strings: Any
     assistant_confidence_threshold: float
     max_length: int | None
     max_time: float | None
@@ -95,4 +97,5 @@ class Parameters(TypedDict, total=False):
     include_stop_str_in_output: bool
     stop_token_ids: Any
     grammar_bias: float | None
+    banned_regex: Any
     stop_regex: Any

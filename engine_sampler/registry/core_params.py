@@ -247,6 +247,12 @@ CORE_PARAMS = _by_name(
         everything=-1,
         doc="logprobs of this many top tokens for the prompt, which the engine takes from logprobs(…)",
     ),
+    Param(
+        "token_healing",
+        bool,
+        False,
+        doc="draw the prompt's last token again, among those that begin with its text",
+    ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
     Param(

@@ -1,4 +1,4 @@
-"""`BannedText`: the text of a request with bans, which is taken back where one comes."""
+"""The text of a request, and `BannedText`, that of one with bans, which is taken back where one comes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..base.calling import call_plugin
-from ..contract import TextMatcher
+from ..base.calling import call_for_add, call_plugin
+from ..contract import TextMatcher, Vocabulary
+from ..params import SamplingParams
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
 from .detokenizer import Detokenizer, MatchedEnds, advanced
+from .history import History
+from .stop_checks import StopChecks
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,8 +130,9 @@ class BannedText(Detokenizer):
         return self.deltas.copy() if self._is_closed else self.deltas[: self.certain]
 
     def push(self, token_id: int) -> MatchedEnds:
+        healed = self.state.healed
         ends = super().push(token_id)
-        self._look(self._transducer.bytes_of(token_id))
+        self._look(self._transducer.bytes_of(token_id)[healed:])
         return ends
 
     def take(self, step: int | None = None) -> str:
@@ -226,3 +230,27 @@ class BannedText(Detokenizer):
         if self.passed is None:
             logger.warning("%s", why)
             self.passed = why
+
+
+def text_of(
+    params: SamplingParams,
+    vocabulary: Vocabulary,
+    history: History,
+    stop_checks: StopChecks,
+    healed: int | None,
+) -> Detokenizer | None:
+    """The text of a request, None without a tokenizer. It goes on after the prompt and the `healed` token, with
+    whose bytes the first token of the output begins."""
+    tokenizer = vocabulary.tokenizer
+    if tokenizer is None:
+        return None
+    given = tokenizer, params.skip_special_tokens, stop_checks.text_matchers
+    text: Detokenizer
+    if stop_checks.bans:
+        text = call_for_add("the text", BannedText, *given, stop_checks.bans, stop_checks.ban_count)
+    else:
+        text = call_for_add("the text", Detokenizer, *given)
+    prompt = [*history.prompt_token_ids[-3:].tolist(), *([] if healed is None else [healed])]
+    known = 0 if healed is None else len(tokenizer.text_bytes(healed))
+    call_for_add("the text", text.begin, prompt, known)
+    return text

@@ -40,24 +40,27 @@ MatchedEnds = tuple[tuple[int, StopVerdict], ...]
 
 class State:
     """The state of a text: the bytes held back, of which the first `foreign` belong to the prompt, and the
-    states of the matchers.
+    states of the matchers. The first `healed` bytes of the next token belong to the prompt, too.
 
     The effect of a token depends on nothing else, so it is computed once.
     """
 
-    __slots__ = ("foreign", "held", "matcher_states", "transitions")
+    __slots__ = ("foreign", "healed", "held", "matcher_states", "transitions")
 
-    def __init__(self, held: bytes, matcher_states: tuple[Hashable, ...], foreign: int = 0) -> None:
+    def __init__(
+        self, held: bytes, matcher_states: tuple[Hashable, ...], foreign: int = 0, healed: int = 0
+    ) -> None:
         self.held = held
         self.matcher_states = matcher_states
         self.foreign = foreign
+        self.healed = healed
         self.transitions: dict[int, Transition] = {}
         """By token id, as far as they are known."""
 
     @property
     def key(self) -> Hashable:
         """What makes it equal to another."""
-        return self.held, self.matcher_states, self.foreign
+        return self.held, self.matcher_states, self.foreign, self.healed
 
 
 class LongState:
@@ -68,6 +71,7 @@ class LongState:
 
     transitions: ClassVar[Mapping[int, Transition]] = MappingProxyType({})
     foreign: ClassVar[int] = 0
+    healed: ClassVar[int] = 0
 
     def __init__(self, begin: int, end: int, matcher_states: tuple[Hashable, ...]) -> None:
         self.begin, self.end = begin, end
@@ -115,9 +119,9 @@ class Transducer:
         """The tokenizer, and `skip_special_tokens`."""
         return self._tokenizer, self._skip_special
 
-    def started(self, held: bytes, foreign: int = 0) -> State:
+    def started(self, held: bytes, foreign: int = 0, healed: int = 0) -> State:
         """The state that holds back `held`, of which the matchers have seen nothing."""
-        state = State(held, self.start.matcher_states, foreign)
+        state = State(held, self.start.matcher_states, foreign, healed)
         return state if len(held) > MAX_REMEMBERED_BYTES else self.remembered(state)
 
     def transition(self, state: State, token_id: int) -> Transition:
@@ -154,7 +158,7 @@ class Transducer:
             return self._known(state)
 
     def _compute(self, state: State, token_id: int) -> Transition:
-        data = self.bytes_of(token_id)
+        data = self.bytes_of(token_id)[state.healed :]
         reading = self.read(state.matcher_states, token_id, data, len(state.held))
         buffer, foreign = _continued(state.held, data, state.foreign)
         certain = 0 if foreign else _certain(buffer, 0, reading.held)
@@ -242,10 +246,12 @@ class Detokenizer(RequestPart):
         """The bytes held back."""
         return self._held_in(self.state)
 
-    def begin(self, prompt_token_ids: Sequence[int]) -> None:
-        """Continue the character that the prompt ends within, if it does; called before any token."""
-        if held := _open_bytes(self._transducer.bytes_of, prompt_token_ids):
-            self.state = self._transducer.started(held, len(held))
+    def begin(self, prompt_token_ids: Sequence[int], healed: int = 0) -> None:
+        """Continue the character that the prompt ends within, if it does; called before any token. The first
+        `healed` bytes of that are the prompt's last."""
+        held = _open_bytes(self._transducer.bytes_of, prompt_token_ids)
+        if held or healed:
+            self.state = self._transducer.started(held, len(held), healed)
 
     def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
         """Have these matchers from now on; `anew`: from their start, else the present state is one of
@@ -297,7 +303,8 @@ class Detokenizer(RequestPart):
             if len(self.deltas) == len(self._states):  # else an interrupted call has done it
                 self.deltas.append(_decoded(self.held[self.state.foreign :]))
             return
-        before, last = self._states[-1], self._transducer.bytes_of(self._last_token)
+        before = self._states[-1]
+        last = self._transducer.bytes_of(self._last_token)[before.healed :]
         data, foreign = _continued(self._held_in(before), last, before.foreign)
         data = data[foreign:]
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])

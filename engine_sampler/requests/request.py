@@ -13,10 +13,10 @@ from ..base.errors import PluginFault, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, StopVerdict, Vocabulary, Work
 from ..params import SamplingParams, build_chain, phases_of
 from .answers import AnswerReader
-from .bans import BannedText, Rewind
+from .bans import BannedText, Rewind, text_of
 from .budget import Share
 from .constraint import Constraint
-from .detokenizer import Detokenizer, MatchedEnds
+from .detokenizer import MatchedEnds
 from .ending import RequestEnd, RequestError
 from .history import History
 from .parts import RecordedLogprobs, RequestPart, faults_of
@@ -64,6 +64,8 @@ class Request(RequestEnd):
                     that takes more work than a step may do. Replaced, never changed in place.
     is_reported     whether observers have been told that it has finished.
     has_begun       whether they have been told of its first token, or it came with tokens.
+    healed          the token that was the prompt's last, with whose text the first one of the output begins;
+                    None without one.
     bans            its text if that has bans; None without.
     rewinding       what `bans.rewinds` will be once the step is over: it goes back to the last of them then.
     """
@@ -81,6 +83,7 @@ class Request(RequestEnd):
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         ends: bool = True,
         rewinds: Sequence[Rewind] = (),
+        healed: int | None = None,
     ) -> None:
         super().__init__()
         self.id = request_id
@@ -100,7 +103,8 @@ class Request(RequestEnd):
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
-        self.text = _detokenizer(params, vocabulary, history, self.stop_checks) if ends else None
+        self.healed = healed
+        self.text = text_of(params, vocabulary, history, self.stop_checks, healed) if ends else None
         self.has_bans = bool(self.stop_checks.bans)
         self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = _logprobs_modes(params)
@@ -137,16 +141,25 @@ class Request(RequestEnd):
         return self.text if self.has_bans else None  # type: ignore[return-value]
 
     @property
+    def heals(self) -> bool:
+        """Whether its next token begins with the text of the one that was the prompt's last."""
+        return self.healed is not None and not self.history.output_length
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether its next row has a mask that is not its grammar's: of its bans, or of the token to heal."""
+        return (self.bans is not None and bool(self.bans.banned)) or self.heals
+
+    @property
     def is_masked(self) -> bool:
-        """Whether its next row has a mask: that of its grammar, or of its bans."""
-        return self.grammar is not None or (self.bans is not None and bool(self.bans.banned))
+        """Whether its next row has a mask."""
+        return self.grammar is not None or self.is_narrowed
 
     @property
     def may_look_ahead(self) -> bool:
         """Whether its rows can be prepared before the tokens ahead of them have joined: it has no phases, no
-        samplers that prepare, no token that it may not draw again, and no grammar that is not our own."""
-        is_plain = self.phases.is_single and not self.chain.preparing
-        is_plain &= self.bans is None or not self.bans.banned
+        samplers that prepare, no mask but a grammar's, and no grammar that is not our own."""
+        is_plain = self.phases.is_single and not self.chain.preparing and not self.is_narrowed
         return is_plain and (self.grammar is None or self.grammar.is_own)
 
     def begins(self) -> bool:
@@ -233,7 +246,7 @@ class Request(RequestEnd):
         ends = self.accept_in_text(token_id)
         if self.bans is not None:
             self.bans.overlook()
-            self.has_moved = True
+        self.has_moved |= self.has_bans or self.healed is not None
         self.follow(token_id, note, logprob, ends)
         self.lead(slots)
         return True
@@ -362,7 +375,7 @@ class Request(RequestEnd):
         """Draw with the numbers, and under the bans, that it had when it had so many tokens."""
         if self.bans is not None:
             slots.redraw(self.slot, self.bans.draws)
-            self.has_moved = True
+        self.has_moved |= self.has_bans or self.healed is not None
 
     def rebuild(self, slots: Slots, length: int, since: int | None = None, step: int | None = None) -> None:
         """Make everything anew from the first `length` tokens of the history, after a call that was
@@ -459,21 +472,6 @@ def _phases(
         plan = plan_with_rules(params, plan, rules.settings)
     assert plan is not None
     return RequestPhases.of(plan, vocabulary, history)
-
-
-def _detokenizer(
-    params: SamplingParams, vocabulary: Vocabulary, history: History, stop_checks: StopChecks
-) -> Detokenizer | None:
-    if vocabulary.tokenizer is None:
-        return None
-    given = vocabulary.tokenizer, params.skip_special_tokens, stop_checks.text_matchers
-    text: Detokenizer
-    if stop_checks.bans:
-        text = call_for_add("the text", BannedText, *given, stop_checks.bans, stop_checks.ban_count)
-    else:
-        text = call_for_add("the text", Detokenizer, *given)
-    call_for_add("the text", text.begin, history.prompt_token_ids[-3:].tolist())
-    return text
 
 
 def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:

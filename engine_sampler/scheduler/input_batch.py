@@ -101,8 +101,8 @@ class InputBatch:
     draws       the tokens that they draw, step after step.
     all_indices 0 to n − 1.
     places      int64 [n], their indices in `named`: the rows of the logits if every request has one row.
-    masked      the indices of those whose rows have masks: of a grammar, or of tokens that are banned.
-    banned      the indices of those that go another way than before, and may not draw certain tokens.
+    masked      the indices of those whose rows have masks: of a grammar, of bans, or to heal a token.
+    narrowed    the indices of those of them whose masks are not their grammars' alone.
     preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
     steered     the indices of those whose next token may be another one than the drawn.
@@ -140,7 +140,7 @@ class InputBatch:
         self.all_indices = range(len(self.requests))
         self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
         self.masked = [i for i, r in enumerate(self.requests) if r.is_masked]
-        self.banned = [i for i in self.masked if self.requests[i].has_bans]
+        self.narrowed = [i for i in self.masked if self.requests[i].is_narrowed]
         self.preparing: dict[int, Preparing] = {
             i: r.attempt("a sampler", r.preparing, slots, otherwise=())
             for i, r in enumerate(self.requests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class Judging:
             request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend_name} gave {'no token' if token < 0 else f'token {token}'}"
-            if error is not None and request.bans is not None and request.bans.give_way():
+            if request.bans is not None and _is_empty(error) and request.bans.give_way():
                 faulty.append(i)  # as if it were postponed
                 continue
             if error is not None and request.live and not request.postponed:
@@ -149,3 +149,8 @@ class Judging:
             accept(i)
         inadmissible += [i for i in unfinished if requests[i].postponed]
         return inadmissible, may_have_ended
+
+
+def _is_empty(error: Any) -> bool:
+    """Whether a row gave no token because masks and edits had left none."""
+    return isinstance(error, str) and error.endswith(("leaves no token", "leave no token"))

@@ -19,6 +19,7 @@ from ..requests.budget import MOST_TURNS, Budget, Share
 from ..requests.constraint import Constraint
 from ..requests.request import Preparing, Request
 from ..requests.slots import Slots
+from ..tokenizer import Tokenizer
 from .input_batch import InputBatch
 
 logger = logging.getLogger("engine_sampler")
@@ -74,8 +75,8 @@ class GrammarMasks:
     def fill_for(self, inputs: InputBatch) -> np.ndarray:
         """`fill` for the requests of a step."""
         masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=inputs.has_masks)
-        for i in inputs.banned:
-            _ban(masks[i], inputs.requests[i])
+        for i in inputs.narrowed:
+            self._narrow(masks[i], inputs.requests[i])
         inputs.has_masks = True
         return masks
 
@@ -165,8 +166,8 @@ class GrammarMasks:
         if request.grammar is not None:
             mask = request.grammar.mask(self.budget.turn(request.share))
             request.share.turns = 0
-        if request.has_bans:
-            _ban(mask, request)
+        if request.is_narrowed:
+            self._narrow(mask, request)
         return mask
 
     def prepare_samplers(self, request: Request) -> None:
@@ -174,6 +175,17 @@ class GrammarMasks:
         more than the budget has left."""
         if request.chain.preparing:
             _prepare(request.preparing(self._slots), self.budget.turn(request.share))
+
+    def _narrow(self, mask: np.ndarray, request: Request) -> None:
+        """Remove from the mask of a request, which is set here if it has no grammar, what it may not draw
+        again, and what does not heal its prompt."""
+        if request.grammar is None:
+            mask.fill(-1)
+        for token_id in () if request.bans is None else request.bans.banned:
+            mask.view(np.uint32)[token_id >> 5] &= ~np.uint32(1 << (token_id & 31))
+        if request.heals:
+            tokenizer = self._slots.vocabulary.need_tokenizer("token_healing")
+            mask &= _beginning_like(tokenizer, request.healed, self._words)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -275,13 +287,14 @@ def _prepare(preparing: Preparing, work: Work | None) -> None:
         call_within(work, sampler.name, sampler.prepare, rows)
 
 
-def _ban(mask: np.ndarray, request: Request) -> None:
-    """Remove what a request may not draw again from its mask, which is set here if it has no grammar."""
-    assert request.bans is not None
-    if request.grammar is None:
-        mask.fill(-1)
-    for token_id in request.bans.banned:
-        mask.view(np.uint32)[token_id >> 5] &= ~np.uint32(1 << (token_id & 31))
+@functools.lru_cache(maxsize=64)
+def _beginning_like(tokenizer: Tokenizer, token_id: int, words: int) -> np.ndarray:
+    """The mask of the tokens whose text begins with that of one, int32 [words]."""
+    mask, text = np.zeros(words * 32, bool), tokenizer.text_bytes(token_id)
+    for other, data in enumerate(tokenizer.token_bytes[: words * 32]):
+        mask[other] = data.startswith(text)
+    mask[[i for i in tokenizer.special_token_ids if i < len(mask)]] = False
+    return np.packbits(mask, bitorder="little").view(np.int32)
 
 
 def _grammar(request: Request) -> Constraint:

@@ -38,6 +38,9 @@ VERSION = 1
 STREAMED = Param("state['streamed']", int, None, low=0)
 """The number of output tokens whose text the steps have given."""
 
+HEALED = Param("state['healed']", int, None, low=0)
+"""The token that was the prompt's last."""
+
 _MEMBERS = frozenset(
     "version request_id params seed position prompt_token_ids token_ids streamed notes logprobs grammar "
     "needs_grammar".split()
@@ -143,6 +146,7 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
         "logprobs": None if logprobs is None else list(logprobs),
         "grammar": grammar if isinstance(grammar, str) else None,
         "needs_grammar": grammar is not None and not isinstance(grammar, str),
+        **({} if request.healed is None else {"healed": request.healed}),
         **(
             {}
             if bans is None or not bans.rewinds
@@ -174,6 +178,7 @@ def _newcomer(
         position=POSITION.check(state["position"]),
         parser=parser,
         grammar=state["grammar"] if grammar is None else grammar,
+        is_moved=True,
     )
     prompt, output = newcomers.history.prompt_token_ids, newcomers.history.output_token_ids
     streamed = STREAMED.check(state["streamed"])
@@ -186,6 +191,7 @@ def _newcomer(
         seed=CORE_PARAMS["seed"].check(state["seed"]),
         logprobs=_numbers("logprobs", state["logprobs"], len(output)),
         streamed=streamed,
+        healed=HEALED.check(state.get("healed")),
         rewinds=_rewinds(state.get("rewinds", ()), len(output)),
     )
 

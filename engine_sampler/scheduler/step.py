@@ -34,7 +34,7 @@ class Step:
     may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
-    rewinding       the rows whose tokens have completed a ban, by the indices of the requests.
+    rewinding       the indices of the requests that a ban takes back.
     """
 
     may_draw_ahead = True
@@ -69,7 +69,9 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.rewinding: dict[int, int] = {}
+        self.rewinding: list[int] = []
+        self._rows_with_bans: dict[int, list[int]] = {}
+        """The rows that have given tokens to requests with bans, by the indices of these."""
         self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
             self.outputs.clear()
@@ -150,6 +152,7 @@ class Step:
         deltas = read_answers(inputs.readers) if inputs.readers else {}
         if deltas:
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
+        self.may_have_ended.update(inputs.narrowed)
         for i in self.may_have_ended:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
@@ -158,7 +161,7 @@ class Step:
             for i, count in counts_by_index.items():
                 if count:
                     put_entry(result, name, i, count)
-        for i in inputs.banned:
+        for i in inputs.narrowed:
             requests[i].has_moved = True
         for i, fault in self._faults.items():
             result.errors[i] = fault
@@ -171,11 +174,10 @@ class Step:
     def _take_back(self, plan: RowPlan, i: int) -> int:
         """Leave the rows of request number i without the tokens that are taken back; returns how many of
         earlier steps are."""
-        rewinds, last = plan.inputs.requests[i].rewinding, self.rewinding[i]
+        rewinds = plan.inputs.requests[i].rewinding
         assert rewinds is not None
         count = plan.inputs.requests[i].history.output_length - rewinds[-1].position
-        first = max(int(plan.first_rows[plan.inputs.places[i]]), last + 1 - count)
-        rows = np.arange(first, last + 1)
+        rows = np.array(self._rows_with_bans[i][-count:])
         self._clear(rows)
         self._token_ids_on_device = None
         if self._logprobs is not None:
@@ -348,8 +350,10 @@ class Step:
             logprob, ends = judged.logprobs.get(i), text_ends.get(i, ())
             request.attempt("the request", request.follow, token_id, note, logprob, ends)
             request.lead(self._slots)
-            if request.rewinding is not None:
-                row = int(drawing.rows[i])
-                self.outputs.token_ids[row] = -1  # no draft behind it counts
-                self.rewinding[drawing.members[i]] = row
+            if request.has_bans:
+                member, row = drawing.members[i], int(drawing.rows[i])
+                self._rows_with_bans.setdefault(member, []).append(row)
+                if request.rewinding is not None:
+                    self.outputs.token_ids[row] = -1  # no draft behind it counts
+                    self.rewinding.append(member)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

@@ -108,6 +108,9 @@ class ServingEngine:
         try:
             for prompt in prompts:
                 self.scheduler.add_group(params, prompt, request_ids=ids[added : added + n])
+                if params.token_healing:
+                    fed = self.scheduler.record(ids[added]).prompt_token_ids
+                    self._contexts |= {i: list(fed) for i in ids[added : added + n]}
                 added += n
         except BaseException:
             for i in ids[added:]:
