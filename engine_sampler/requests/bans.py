@@ -239,8 +239,8 @@ def text_of(
     stop_checks: StopChecks,
     healed: int | None,
 ) -> Detokenizer | None:
-    """The text of a request, None without a tokenizer. It goes on after the prompt and the `healed` token, with
-    whose bytes the first token of the output begins."""
+    """The text of a request, None without a tokenizer. It goes on after the prompt and the `healed` token,
+    with whose bytes the first token of the output begins."""
     tokenizer = vocabulary.tokenizer
     if tokenizer is None:
         return None

@@ -27,7 +27,7 @@ class BannedStringsCriteria(TextCriteria):
     else. Tokens that `accept` adds are not taken back. A stop string that cuts the match off ends the
     request.
 
-    Source: koboldcpp, ik_llama.cpp, exllamav3.
+    Source: koboldcpp, exllamav3, and the server of ik_llama.cpp.
     """
 
     name = "banned_strings"
