@@ -87,7 +87,8 @@ def criterion_page(part: StoppingCriteria) -> str:
         told, also = f"of which {part.name} takes some back", ", nor for those that are taken back"
     sections = [
         *_head(part, f"The tokens of a request {told}"),
-        f"Below each token is the text that it let stream, – for none{also}. What would have followed is dashed.",
+        f"Below each token is the text that it let stream, – for none{also}. "
+        "What would have followed is dashed.",
         _use(f"scheduler.add(SamplingParams({settings}), prompt_token_ids)", "Scheduler"),
         *_parameters(part.params),
         "## Definition",

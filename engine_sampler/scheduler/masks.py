@@ -162,11 +162,12 @@ class GrammarMasks:
     def mask_of(self, request: Request) -> np.ndarray:
         """The mask of one request, int32 [words]. Raises UnfinishedError if it needs more than the budget has
         left."""
-        mask = np.empty(self._words, np.int32)
-        if request.grammar is not None:
+        if request.grammar is None:
+            mask = np.empty(self._words, np.int32)
+        else:
             mask = request.grammar.mask(self.budget.turn(request.share))
             request.share.turns = 0
-        if request.is_narrowed:
+        if request.has_bans or request.healed is not None:
             self._narrow(mask, request)
         return mask
 

@@ -12,12 +12,12 @@ from .stop_regex import pattern_matcher, patterns
 class BannedRegexCriteria(TextCriteria):
     """Keeps matches of the patterns `banned_regex` out of the text, as `banned_strings` does with strings.
 
-    Patterns and their limits are those of `stop_regex`; the case of letters counts unless a pattern says
-    `(?i:…)`. The first byte that completes any match decides, and the request goes back to the token in
-    which the longest of the matches begins that end there. A match that may still come withholds at most the
-    newest 4 KiB; one that begins before them goes back to the first token that has not been streamed.
+    Patterns and their limits are those of `stop_regex`. The case of letters counts unless a pattern says
+    `(?i:…)`. The first byte that completes any match decides. The request goes back to the token in which
+    the longest match that ends there begins. A match that may still come withholds at most the newest 4 KiB.
+    One that begins before them goes back to the first token that has not been streamed.
 
-    Source: ik_llama.cpp.
+    Source: the server of ik_llama.cpp.
     """
 
     name = "banned_regex"
