@@ -57,13 +57,18 @@ class Session:
     def forget(self, request_id: RequestId) -> None:
         """Drop the state of a request that has ended, was removed, or now continues another text."""
 
+    def rewind(self, request_id: RequestId, length: int) -> None:
+        """The text of a request goes on after the first `length` tokens of its context: drop what its state
+        has of later ones. By default, `forget` all of it."""
+        self.forget(request_id)
+
     def add(self, params: SamplingParams, prompt: str, request_id: RequestId | None = None) -> RequestId:
         """Add a request and return its id."""
         instance_of(SamplingParams, "params", params, "a SamplingParams")
         self._check_capacity(1)
         token_ids = self.encode(prompt)
         request_id = self.scheduler.add(params, token_ids, request_id=request_id)
-        self._contexts[request_id] = token_ids
+        self._contexts[request_id] = self._fed(params, request_id, token_ids)
         return request_id
 
     def add_group(self, params: SamplingParams, prompt: str) -> list[RequestId]:
@@ -72,8 +77,13 @@ class Session:
         self._check_capacity(sibling_count(params))
         token_ids = self.encode(prompt)
         request_ids = self.scheduler.add_group(params, token_ids)
+        token_ids = self._fed(params, request_ids[0], token_ids)
         self._contexts |= {request_id: list(token_ids) for request_id in request_ids}
         return request_ids
+
+    def _fed(self, params: SamplingParams, request_id: RequestId, token_ids: list[int]) -> list[int]:
+        """The prompt that the model is given: without the token that is healed."""
+        return self.scheduler.record(request_id).prompt_token_ids if params.token_healing else token_ids
 
     def _check_capacity(self, more: int) -> None:
         live = len(self.scheduler.request_ids)
@@ -110,7 +120,11 @@ class Session:
             self._contexts[request_id] = token_ids
             self.forget(request_id)
         for i, request_id in enumerate(result.request_ids):
-            self._contexts[request_id] += result.tokens(i)
+            context = self._contexts[request_id]
+            if result.rewinds and result.rewinds[i]:
+                del context[-result.rewinds[i] :]
+                self.rewind(request_id, len(context))
+            context += result.tokens(i)
 
     def _read_contexts(self) -> None:
         """Read the contexts from the scheduler, after a step that was done, but interrupted."""

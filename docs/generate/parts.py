@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine_sampler.contract import Example, Sampler, Selector, StoppingCriteria, Truncation
+from engine_sampler.contract import Example, Sampler, Selector, StoppingCriteria, TextCriteria, Truncation
 from engine_sampler.params.orders import NAMED, full_order
 from engine_sampler.registry import Catalogue
 
@@ -85,9 +85,13 @@ def sampler_page(part: Sampler | Selector, catalogue: Catalogue) -> str:
 def criterion_page(part: StoppingCriteria) -> str:
     """The page of a stopping criterion."""
     settings = keywords(story_of(part).params)
+    told, also = f"up to the end that {part.name} gives it", ""
+    if isinstance(part, TextCriteria) and part.takes_back:
+        told, also = f"of which {part.name} takes some back", ", nor for those that are taken back"
     sections = [
-        *_head(part, f"The tokens of a request up to the end that {part.name} gives it"),
-        "Below each token is the text that it let stream, – for none. What would have followed is dashed.",
+        *_head(part, f"The tokens of a request {told}"),
+        f"Below each token is the text that it let stream, – for none{also}. "
+        "What would have followed is dashed.",
         _use(f"scheduler.add(SamplingParams({settings}), prompt_token_ids)", "Scheduler"),
         *_parameters(part.params),
         "## Definition",

@@ -194,7 +194,12 @@ class TextCriteria(StoppingCriteria):
     the matcher itself and shares the results among all requests with the same matcher. It holds back at most
     64 KiB: the oldest text is then streamed and stays, even if a match that ends later begins in it. Matches
     that end within the first `min_tokens` tokens do not count.
+
+    takes_back  True for a ban: a match ends nothing. The request goes back to the token in which the match
+                begins, and draws another one there (`StepResult.rewinds`). `min_tokens` does not matter.
     """
+
+    takes_back: ClassVar[bool] = False
 
     def matcher(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> TextMatcher:
         """The matcher for a request; preferably the same object for the same values."""

@@ -11,8 +11,9 @@ from typing import Any, ParamSpec
 
 from ..arithmetic import child_seed
 from ..base.errors import text_of
-from ..contract import ParameterError
+from ..contract import ParameterError, TextCriteria
 from ..params import RequestLimits, SamplingParams
+from ..registry import default_registry
 
 logger = logging.getLogger("engine_sampler")
 
@@ -28,15 +29,26 @@ def parameters_among(
     request  the engine's parameters. What it has itself is not allowed in `where`, the name of the free part,
              and neither are `others`, which it calls differently.
 
-    Raises `ParameterError` for that, for wrong values and for those beyond `RequestLimits`.
+    Raises `ParameterError` for that, for wrong values and for those beyond `RequestLimits`, and for bans: an
+    engine that has a sampler in its place does not take tokens back.
     """
     known = SamplingParams.parameters()
     ours = {name: value for name, value in extra.items() if name in known and value is not None}
     for name in ours:
         if name in others or hasattr(request, name):
             raise ParameterError(f"{name} is not allowed in {where}: {engine} has it itself, outside")
+        if name in _taking_back():
+            raise ParameterError(f"{name} is not allowed in {where}: {engine} does not take tokens back")
     RequestLimits().check(SamplingParams(**ours), 2**31 - 1)
     return ours
+
+
+@functools.cache
+def _taking_back() -> Collection[str]:
+    """The parameters that take tokens back, of the output or of the prompt."""
+    criteria = default_registry().catalogue.stopping_criteria.values()
+    banning = [c for c in criteria if isinstance(c, TextCriteria) and c.takes_back]
+    return {"token_healing", *(param.name for criterion in banning for param in criterion.params)}
 
 
 def params_or_plain(params_of: Callable[[Any], SamplingParams], request: Any, where: str) -> SamplingParams:

@@ -26,6 +26,7 @@ class Parameters(TypedDict, total=False):
     prompt_logprobs: int | None
     prompt_logprob_token_ids: Any
     prompt_logprob_start: int
+    token_healing: bool
     skip_special_tokens: bool
     json_schema: Any
     regex: Any
@@ -118,6 +119,7 @@ class Parameters(TypedDict, total=False):
     mirostat_eta: float
     ras_win_len: int
     ras_win_max_num_repeat: int
+    banned_strings: Any
     assistant_confidence_threshold: float
     loop_detect_window: int
     loop_detect_min_reps: int
@@ -129,4 +131,5 @@ class Parameters(TypedDict, total=False):
     include_stop_str_in_output: bool
     stop_token_ids: Any
     grammar_bias: float | None
+    banned_regex: Any
     stop_regex: Any

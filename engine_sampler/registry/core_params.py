@@ -313,6 +313,12 @@ CORE_PARAMS = _by_name(
         high=MAX_COUNT,
         doc="the first row of the prompt that `score_prompt` scores",
     ),
+    Param(
+        "token_healing",
+        bool,
+        False,
+        doc="draw the prompt's last token again, among those that begin with its text",
+    ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),
     Param(

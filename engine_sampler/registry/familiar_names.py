@@ -7,7 +7,7 @@ from collections.abc import Mapping
 FAMILIAR_NAMES: Mapping[str, str] = {
     theirs: ours
     for ours, names in {
-        "bad_words": "bad_words_ids banned_tokens banned_strings",
+        "bad_words": "bad_words_ids banned_tokens",
         "beam_width": "num_beams",
         "choice": "guided_choice",
         "grammar": "guided_grammar ebnf gbnf",

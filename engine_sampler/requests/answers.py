@@ -40,6 +40,8 @@ class AnswerReader(RequestPart):
             return []
         tokens = request.history.output_token_ids[len(parser) :].tolist()
         if request.live:
+            if request.bans is not None:  # others may be taken back
+                del tokens[max(request.bans.certain - len(parser), 0) :]
             return parser.feed(tokens)
         if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()

@@ -3,21 +3,26 @@ back."""
 
 from __future__ import annotations
 
-import codecs
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..base.calling import call_plugin
 from ..base.errors import PluginFault, quoted
 from ..base.forking import fork_safe
 from ..contract import StopVerdict, TextMatch, TextMatcher
 from ..tokenizer import Tokenizer
+from ..tokenizer.pieces import unfinished_bytes
 from .called_criteria import name_of
 from .parts import RequestPart
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .request import Request
 
 MAX_TRANSITIONS = 1 << 13
 """Transitions that a `Transducer` remembers before it starts over."""
@@ -35,24 +40,27 @@ MatchedEnds = tuple[tuple[int, StopVerdict], ...]
 
 class State:
     """The state of a text: the bytes held back, of which the first `foreign` belong to the prompt, and the
-    states of the matchers.
+    states of the matchers. The first `healed` bytes of the next token belong to the prompt, too.
 
     The effect of a token depends on nothing else, so it is computed once.
     """
 
-    __slots__ = ("foreign", "held", "matcher_states", "transitions")
+    __slots__ = ("foreign", "healed", "held", "matcher_states", "transitions")
 
-    def __init__(self, held: bytes, matcher_states: tuple[Hashable, ...], foreign: int = 0) -> None:
+    def __init__(
+        self, held: bytes, matcher_states: tuple[Hashable, ...], foreign: int = 0, healed: int = 0
+    ) -> None:
         self.held = held
         self.matcher_states = matcher_states
         self.foreign = foreign
+        self.healed = healed
         self.transitions: dict[int, Transition] = {}
         """By token id, as far as they are known."""
 
     @property
     def key(self) -> Hashable:
         """What makes it equal to another."""
-        return self.held, self.matcher_states, self.foreign
+        return self.held, self.matcher_states, self.foreign, self.healed
 
 
 class LongState:
@@ -63,6 +71,7 @@ class LongState:
 
     transitions: ClassVar[Mapping[int, Transition]] = MappingProxyType({})
     foreign: ClassVar[int] = 0
+    healed: ClassVar[int] = 0
 
     def __init__(self, begin: int, end: int, matcher_states: tuple[Hashable, ...]) -> None:
         self.begin, self.end = begin, end
@@ -110,9 +119,9 @@ class Transducer:
         """The tokenizer, and `skip_special_tokens`."""
         return self._tokenizer, self._skip_special
 
-    def started(self, held: bytes, foreign: int = 0) -> State:
+    def started(self, held: bytes, foreign: int = 0, healed: int = 0) -> State:
         """The state that holds back `held`, of which the matchers have seen nothing."""
-        state = State(held, self.start.matcher_states, foreign)
+        state = State(held, self.start.matcher_states, foreign, healed)
         return state if len(held) > MAX_REMEMBERED_BYTES else self.remembered(state)
 
     def transition(self, state: State, token_id: int) -> Transition:
@@ -132,7 +141,7 @@ class Transducer:
         hidden = self._tokenizer.hidden_name(token_id, self._skip_special)
         states, matches, held = [], [], 0
         for number, (matcher, old) in enumerate(zip(self._matchers, matcher_states, strict=True)):
-            new, match = call_plugin(name_of(matcher), _advanced, matcher, old, data)
+            new, match = call_plugin(name_of(matcher), advanced, matcher, old, data)
             states.append(new)
             held = max(held, call_plugin(name_of(matcher), _held, matcher, new, kept + len(data)))
             if hidden and match is None:
@@ -149,7 +158,7 @@ class Transducer:
             return self._known(state)
 
     def _compute(self, state: State, token_id: int) -> Transition:
-        data = self.bytes_of(token_id)
+        data = self.bytes_of(token_id)[state.healed :]
         reading = self.read(state.matcher_states, token_id, data, len(state.held))
         buffer, foreign = _continued(state.held, data, state.foreign)
         certain = 0 if foreign else _certain(buffer, 0, reading.held)
@@ -228,15 +237,21 @@ class Detokenizer(RequestPart):
         """All text that is certain."""
         return "".join(self.deltas)
 
+    def told(self) -> list[str]:
+        """The deltas that stay, of which all text that is certain consists: a copy."""
+        return self.deltas.copy()
+
     @property
     def held(self) -> bytes:
         """The bytes held back."""
         return self._held_in(self.state)
 
-    def begin(self, prompt_token_ids: Sequence[int]) -> None:
-        """Continue the character that the prompt ends within, if it does; called before any token."""
-        if held := _open_bytes(self._transducer.bytes_of, prompt_token_ids):
-            self.state = self._transducer.started(held, len(held))
+    def begin(self, prompt_token_ids: Sequence[int], healed: int = 0) -> None:
+        """Continue the character that the prompt ends within, if it does; called before any token. The first
+        `healed` bytes of that are the prompt's last."""
+        held = _open_bytes(self._transducer.bytes_of, prompt_token_ids)
+        if held or healed:
+            self.state = self._transducer.started(held, len(held), healed)
 
     def use(self, matchers: Sequence[TextMatcher], *, anew: bool) -> None:
         """Have these matchers from now on; `anew`: from their start, else the present state is one of
@@ -288,7 +303,8 @@ class Detokenizer(RequestPart):
             if len(self.deltas) == len(self._states):  # else an interrupted call has done it
                 self.deltas.append(_decoded(self.held[self.state.foreign :]))
             return
-        before, last = self._states[-1], self._transducer.bytes_of(self._last_token)
+        before = self._states[-1]
+        last = self._transducer.bytes_of(self._last_token)[before.healed :]
         data, foreign = _continued(self._held_in(before), last, before.foreign)
         data = data[foreign:]
         self.deltas[-1] = _decoded(data[: max(0, len(data) - cut)])
@@ -305,8 +321,8 @@ class Detokenizer(RequestPart):
             del self._log[next((s.end for s in past if isinstance(s, LongState)), 0) :]
         self._sent, self._taken = min(self._sent, length), min(self._taken, length)
 
-    def fork(self) -> Detokenizer:
-        child = object.__new__(Detokenizer)
+    def fork(self) -> Self:
+        child = object.__new__(type(self))
         child._transducer, child.state = self._transducer, self.state
         child._last_token = self._last_token
         child._sent, child._taken, child._step = self._sent, self._taken, self._step
@@ -343,7 +359,7 @@ class Detokenizer(RequestPart):
         return Transition(after, delta, reading.matches)
 
 
-def _advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
+def advanced(matcher: TextMatcher, state: Hashable, data: bytes) -> tuple[Hashable, TextMatch | None]:
     """`matcher.advance`, with a result of the types that its contract declares."""
     new, match = matcher.advance(state, data)
     hash(new)
@@ -391,7 +407,7 @@ def _decoded(data: bytes | bytearray) -> str:
 
 def _certain(data: bytes | bytearray, begin: int, held: int) -> int:
     """The offset up to which data[begin:] is certain if matchers may still cut off its last `held` bytes."""
-    held = max(held, _unfinished(data))
+    held = max(held, unfinished_bytes(data))
     end = max(begin, len(data) - min(held, MAX_HELD_BYTES))
     return end if held <= MAX_HELD_BYTES else _character_boundary(data, begin, end)
 
@@ -413,21 +429,55 @@ def _open_bytes(bytes_of: Callable[[int], bytes], token_ids: Sequence[int]) -> b
         tail = data + tail
         if not data or len(tail) >= 3:
             break
-    return tail[len(tail) - _unfinished(tail) :]
+    return tail[len(tail) - unfinished_bytes(tail) :]
 
 
 def _continued(held: bytes, data: bytes, foreign: int) -> tuple[bytes, int]:
     """Bytes held back with those after them, and how many at their beginning still belong to the prompt: the
     first `foreign` of them did. They go once it is certain that no character comes of them."""
     data = held + data
-    if not foreign or _unfinished(data) == len(data):
+    if not foreign or unfinished_bytes(data) == len(data):
         return data, foreign
     size = 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0)  # that its first byte announces
     is_character = data[:size].decode("utf-8", errors="ignore").encode() == data[:size]
     return data if is_character else data[foreign:], 0
 
 
-def _unfinished(data: bytes | bytearray) -> int:
-    """How many bytes at the end of `data` may still become a character."""
-    tail = data[-3:]
-    return len(tail) - codecs.utf_8_decode(tail, "replace", False)[1]
+# --- the texts of all requests of a step: the loops write `RequestEnd.attempt` out, since every call counts
+
+
+def extend_texts(
+    requests: Sequence[Request], streamed: Iterable[int], token_ids: Sequence[int], refused: Container[int]
+) -> dict[int, MatchedEnds]:
+    """Give the texts of the requests at `streamed` their tokens, except those `refused`; returns the ends
+    found in them, by index."""
+    ends_by_index: dict[int, MatchedEnds] = {}
+    for i in streamed:
+        if refused and i in refused:
+            continue
+        request = requests[i]
+        try:
+            ends = request.text.push(token_ids[i])  # type: ignore[union-attr]
+        except BaseException as fault:
+            request.leave_off("the text", fault, is_bounded=False)
+            ends = ()
+        if ends or not request.live:
+            ends_by_index[i] = ends
+    return ends_by_index
+
+
+def take_texts(
+    requests: Sequence[Request], streamed: Iterable[int], step: int, texts: list[str | None]
+) -> list[int]:
+    """Put the texts that have become certain in the step of this number in their places; returns the indices
+    of the requests that have failed."""
+    failed = []
+    for i in streamed:
+        request = requests[i]
+        try:
+            texts[i] = request.text.take(step)  # type: ignore[union-attr]
+        except BaseException as fault:
+            request.leave_off("the text", fault, is_bounded=False)
+            texts[i] = ""
+            failed.append(i)
+    return failed

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import PluginFault, quoted
-from ..contract import Chain, ParameterError, Rows, Sampler, Vocabulary, Work
+from ..contract import Chain, ParameterError, Rows, Sampler, StopVerdict, Vocabulary, Work
 from ..params import SamplingParams, build_chain, phases_of
 from .answers import AnswerReader
+from .bans import BannedText, Rewind, text_of
 from .budget import Share
 from .constraint import Constraint
-from .detokenizer import Detokenizer, MatchedEnds
+from .detokenizer import MatchedEnds
 from .ending import RequestEnd, RequestError
 from .history import History
 from .parts import RecordedLogprobs, RequestPart, faults_of
@@ -74,6 +75,10 @@ class Request(RequestEnd):
                     that takes more work than a step may do. Replaced, never changed in place.
     is_reported     whether observers have been told that it has finished.
     has_begun       whether they have been told of its first token, or it came with tokens.
+    healed          the token that was the prompt's last, with whose text the first one of the output begins;
+                    None without one.
+    bans            its text if that has bans; None without.
+    rewinding       what `bans.rewinds` will be once the step is over: it goes back to the last of them then.
     """
 
     def __init__(
@@ -88,6 +93,8 @@ class Request(RequestEnd):
         max_model_len: int | None = None,
         stopping_criteria: Sequence[Callable[..., Any]] = (),
         ends: bool = True,
+        rewinds: Sequence[Rewind] = (),
+        healed: int | None = None,
     ) -> None:
         super().__init__()
         self.id = request_id
@@ -107,7 +114,9 @@ class Request(RequestEnd):
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )
-        self.text = _detokenizer(params, vocabulary, history, self.stop_checks) if ends else None
+        self.healed = healed
+        self.text = text_of(params, vocabulary, history, self.stop_checks, healed) if ends else None
+        self.has_bans = bool(self.stop_checks.bans)
         self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
         self.logprobs_modes = () if params.logprobs is None else modes_of(params)
         self.details = StepDetails.of(params, vocabulary)
@@ -116,8 +125,11 @@ class Request(RequestEnd):
         self.backlog: list[tuple[int, float]] = []
         self.is_reported = False
         self.has_begun = len(history.output_token_ids) > 0
+        self.rewinding: tuple[Rewind, ...] | None = None
         self.phases.open(self)
         self._resume(history.output_token_ids.tolist())
+        if self.bans is not None:
+            self.bans.go_on_from(rewinds)
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -139,10 +151,29 @@ class Request(RequestEnd):
         return None if self.raw_logprobs is None else math.fsum(self.raw_logprobs)
 
     @property
+    def bans(self) -> BannedText | None:
+        return self.text if self.has_bans else None  # type: ignore[return-value]
+
+    @property
+    def heals(self) -> bool:
+        """Whether its next token begins with the text of the one that was the prompt's last."""
+        return self.healed is not None and not self.history.output_length
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether its next row has a mask that is not its grammar's: of its bans, or of the token to heal."""
+        return (self.bans is not None and bool(self.bans.banned)) or self.heals
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether its next row has a mask."""
+        return self.grammar is not None or self.is_narrowed
+
+    @property
     def may_look_ahead(self) -> bool:
         """Whether its rows can be prepared before the tokens ahead of them have joined: it has no phases, no
-        samplers that prepare, and no grammar that is not our own."""
-        is_plain = self.phases.is_single and not self.chain.preparing
+        samplers that prepare, no mask but a grammar's, and no grammar that is not our own."""
+        is_plain = self.phases.is_single and not self.chain.preparing and not self.is_narrowed
         return is_plain and (self.grammar is None or self.grammar.is_own)
 
     def begins(self) -> bool:
@@ -157,7 +188,7 @@ class Request(RequestEnd):
             request_id=self.id,
             prompt_token_ids=Parts(history.prompt_token_ids),
             token_ids=Parts(history.copy_of_output()),
-            text=None if self.text is None else Parts(self.text.deltas.copy()),
+            text=None if self.text is None else Parts(self.text.told()),
             finish_reason=self.finish_reason or finish_reason,
             stop_reason=self.stop_reason,
             error=self.error,
@@ -165,10 +196,14 @@ class Request(RequestEnd):
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
             phase_tokens=self.phases.told(len(history)),
-            unenforced=[] if self.constraint is None else self.constraint.unenforced,
+            unenforced=self._unenforced(),
             captures=self._captures(),
             parser=None if self.answer is None else self.answer.parser,
         )
+
+    def _unenforced(self) -> list[str]:
+        of_schema = [] if self.constraint is None else self.constraint.unenforced
+        return of_schema if self.bans is None or self.bans.passed is None else [*of_schema, self.bans.passed]
 
     def _captures(self) -> NoCaptures | CapturedTokens:
         if self.constraint is None:
@@ -179,7 +214,7 @@ class Request(RequestEnd):
 
     def check_trigger(self) -> CheckTrigger:
         """After which tokens `follow` must be called, besides those that end a grammar or a text."""
-        always = self.raw_logprobs is not None or bool(self.state.eager)
+        always = self.raw_logprobs is not None or bool(self.state.eager) or self.has_bans
         return self.phases.trigger(self.stop_checks.trigger(self.history.prompt_length, always))
 
     # --- changes ---------------------------------------------------------------------------------
@@ -222,7 +257,11 @@ class Request(RequestEnd):
         if not self.accept_in_grammar(token_id, work):
             return False
         slots.append(self.slot, [token_id], [note])
-        self.follow(token_id, note, logprob, self.accept_in_text(token_id))
+        ends = self.accept_in_text(token_id)
+        if self.bans is not None:
+            self.bans.overlook()
+        self.has_moved |= self.has_bans or self.healed is not None
+        self.follow(token_id, note, logprob, ends)
         self.lead(slots)
         return True
 
@@ -282,8 +321,35 @@ class Request(RequestEnd):
         outcome = self.stop_checks.check(self.history, self.text, self.raw_logprobs, text_ends, grammar_ended)
         if outcome.fault is not None:
             self.fail(outcome.fault)
+        elif self.has_bans and self.live and self._takes_back(outcome.verdict):
+            return
         elif outcome.verdict is not None and self.live:
             self.finish(outcome.verdict.finish_reason, outcome.verdict.reason, outcome.verdict.cut)
+
+    def _takes_back(self, verdict: StopVerdict | None) -> bool:
+        """Whether a ban takes the newest token back; else it stays, and may end the request."""
+        assert self.bans is not None
+        cut = 0 if verdict is None else verdict.cut
+        self.rewinding = self.bans.rewind_for(cut, self.history.output_token_ids)
+        return self.rewinding is not None
+
+    @property
+    def withheld(self) -> int:
+        """How many of its newest tokens may still be taken back."""
+        if self.bans is None or not self.live:
+            return 0
+        left = self.history.output_length if self.rewinding is None else self.rewinding[-1].position
+        return left - self.bans.certain
+
+    def rewind(self, slots: Slots) -> None:
+        """Go back to where a ban begins, after the step. May be repeated."""
+        assert self.bans is not None
+        assert self.rewinding is not None
+        rewinds, self.has_moved = self.rewinding, True
+        self.rollback(slots, self.history.output_length + len(self.backlog) - rewinds[-1].position)
+        self.bans.go_on_from(rewinds)
+        slots.redraw(self.slot, self.bans.draws)
+        self.rewinding = None
 
     def steer(self, drawn: int) -> int | None:
         """The token that its phases put in place of the drawn one, −1 if they fail; None if that stays."""
@@ -315,8 +381,15 @@ class Request(RequestEnd):
         faults = self.phases.go_back(self, slots, length)
         for _, title, part in self._parts():
             faults += faults_of(title, part.rollback, self.history.output_length)
+        self._go_back_to_draws(slots)
         if faults:
             self.fail(faults[0])
+
+    def _go_back_to_draws(self, slots: Slots) -> None:
+        """Draw with the numbers, and under the bans, that it had when it had so many tokens."""
+        if self.bans is not None:
+            slots.redraw(self.slot, self.bans.draws)
+        self.has_moved |= self.has_bans or self.healed is not None
 
     def rebuild(self, slots: Slots, length: int, since: int | None = None, step: int | None = None) -> None:
         """Make everything anew from the first `length` tokens of the history, after a call that was
@@ -328,11 +401,14 @@ class Request(RequestEnd):
         slots.cut(self.slot, length)
         if since is not None and self._ending > since:
             self.finish_reason = self.stop_reason = self.error = None
+        if since is not None:
+            self.rewinding = None
         if self.text is not None and step is not None:
             self.text.take_back(step)
         faults = self.phases.rebuild(self, slots)
         for _, title, part in self._parts():
             faults += faults_of(title, part.rebuild, self, self.history.output_length)
+        self._go_back_to_draws(slots)
         if faults and self.live:
             self.fail(faults[0])
 
@@ -412,15 +488,6 @@ def _phases(
     return RequestPhases.of(plan, vocabulary, history)
 
 
-def _detokenizer(
-    params: SamplingParams, vocabulary: Vocabulary, history: History, stop_checks: StopChecks
-) -> Detokenizer | None:
-    if vocabulary.tokenizer is None:
-        return None
-    skip, matchers = params.skip_special_tokens, stop_checks.text_matchers
-    text: Detokenizer = call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
-    call_for_add("the text", text.begin, history.prompt_token_ids[-3:].tolist())
-    return text
 
 
 def seed_of(params: SamplingParams) -> int:

@@ -28,6 +28,9 @@ class CheckTrigger:
 
 NO_TRIGGER = CheckTrigger()
 
+ATTEMPT = 1 << 40
+"""The positions of one attempt to draw an output."""
+
 
 class Slots:
     """All live requests of a scheduler: what backends read of them, as arrays over slot numbers
@@ -256,6 +259,13 @@ class Slots:
         """Bring a slot, but not its states, back to the first `length` tokens of its history."""
         self.pool.cut(slot, length)
         self.positions[slot] = length + self._shifts[slot]
+
+    def redraw(self, slot: int, draws: int) -> None:
+        """Draw the next tokens of a slot, whatever their positions, with the random numbers of its `draws`-th
+        attempt: those of positions that no output reaches."""
+        shift = int(self._shifts[slot])
+        self._shifts[slot] = shift - (shift + ATTEMPT // 2) // ATTEMPT * ATTEMPT + draws * ATTEMPT
+        self.positions[slot] = self.pool.lengths[slot] + self._shifts[slot]
 
     def refill(self, slot: int) -> None:
         """The states of a slot have been made anew."""

@@ -45,6 +45,8 @@ class StopChecks(RequestPart):
 
     criteria         (criterion, state) of those that are called with tokens.
     text_matchers    the matchers of those that end requests by their text: the detokenizer runs these.
+    bans             the matchers of those that take text back.
+    ban_count        how many texts and patterns they look for.
     needs_logprobs   whether a criterion takes the logprob of every token.
 
     Without `ends`, there are no criteria, whatever the parameters say.
@@ -62,8 +64,14 @@ class StopChecks(RequestPart):
     ) -> None:
         self._given = params, prompt_token_ids, vocabulary
         active = _active_criteria(params, vocabulary, more) if ends else []
-        self._text_criteria = [c for c in active if isinstance(c, TextCriteria)]
+        by_text = [c for c in active if isinstance(c, TextCriteria)]
+        self._text_criteria = [c for c in by_text if not c.takes_back]
         self.text_matchers = [_text_matcher(c, params, vocabulary) for c in self._text_criteria]
+        banning = [c for c in by_text if c.takes_back]
+        self.bans = [_text_matcher(c, params, vocabulary) for c in banning]
+        self.ban_count = sum(_entries(params[p.name]) for c in banning for p in c.params)
+        if banning and params["use_beam_search"]:
+            raise ParameterError(f"{banning[0].name} and use_beam_search are not allowed together")
         self.criteria = [
             (c, call_for_add(name_of(c), c.new_state, params, prompt_token_ids, vocabulary))
             for c in active
@@ -252,6 +260,10 @@ def _is_own_stop(criterion: StoppingCriteria) -> bool:
 def _text_matcher(criterion: TextCriteria, params: SamplingParams, vocabulary: Vocabulary) -> Any:
     vocabulary.need_tokenizer(name_of(criterion))
     return call_for_add(name_of(criterion), criterion.matcher, params, vocabulary)
+
+
+def _entries(value: Any) -> int:
+    return len(value) if isinstance(value, tuple) else 0
 
 
 def _watch(

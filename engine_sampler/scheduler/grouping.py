@@ -141,7 +141,7 @@ class Grouping:
         edits = request.chain.edits_only() if "penalized" in request.logprobs_modes else None
         edits_key = None if edits is None else edits.key
         chain = request.chain if processed else request.chain.for_choice()
-        key = (chain.key, request.grammar is not None, processed, keeps, edits_key)
+        key = (chain.key, request.is_masked, processed, keeps, edits_key)
         found = self._configurations.get(key)
         if found is None:
             plan = None if edits is None else self.plan_of(edits)

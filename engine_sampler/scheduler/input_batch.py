@@ -113,7 +113,8 @@ class InputBatch:
     draws       the tokens that they draw, step after step.
     all_indices 0 to n − 1.
     places      int64 [n], their indices in `named`: the rows of the logits if every request has one row.
-    masked      the indices of those with a grammar.
+    masked      the indices of those whose rows have masks: of a grammar, of bans, or to heal a token.
+    narrowed    the indices of those of them whose masks are not their grammars' alone.
     preparing   the samplers that prepare, each with its request as a single row, by the request's index.
     scored      the indices of those that need logprobs.
     steered     the indices of those whose next token may be another one than the drawn.
@@ -149,7 +150,8 @@ class InputBatch:
         self.draws = DrawnTokens(self.slots)
         self.all_indices = range(len(self.requests))
         self.places = np.delete(np.arange(len(self.named)), [i for i, _ in skipped])
-        self.masked = [i for i, r in enumerate(self.requests) if r.grammar is not None]
+        self.masked = [i for i, r in enumerate(self.requests) if r.is_masked]
+        self.narrowed = [i for i in self.masked if self.requests[i].is_narrowed]
         self.preparing: dict[int, Preparing] = {
             i: r.attempt("a sampler", r.preparing, slots, otherwise=())
             for i, r in enumerate(self.requests)
@@ -176,7 +178,8 @@ class InputBatch:
     def part(self, slots: Slots, indices: Sequence[int]) -> InputBatch:
         """The requests at these indices alone: the same object as long as it serves."""
         requests = [self.requests[i] for i in indices]
-        if any(request.has_moved for request in requests):  # into another phase, since this was built
+        # Into another phase, since this was built; a mask of bans is for one round.
+        if self.narrowed or any(request.has_moved for request in requests):
             return InputBatch(slots, requests)
         if len(requests) == len(self.requests) and not self.skipped:
             return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,9 @@ class Judging:
             request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
+            if request.bans is not None and _is_empty(error) and request.bans.give_way():
+                faulty.append(i)  # as if it were postponed
+                continue
             if error is not None and request.live and not request.postponed:
                 reason = error if type(error) is str else quoted(error)
                 if self._keep_faulty and not request.params.use_beam_search:
@@ -136,7 +139,7 @@ class Judging:
         def accept(i: int) -> None:
             request = requests[i]
             if request.accept_in_grammar(token_ids[i], work):
-                if request.grammar.may_have_ended():  # type: ignore[union-attr]
+                if request.grammar is not None and request.grammar.may_have_ended():
                     may_have_ended.append(i)
             elif request.postponed:
                 unfinished[i] = None
@@ -150,3 +153,8 @@ class Judging:
             accept(i)
         inadmissible += [i for i in unfinished if requests[i].postponed]
         return inadmissible, may_have_ended
+
+
+def _is_empty(error: Any) -> bool:
+    """Whether a row gave no token because masks and edits had left none."""
+    return isinstance(error, str) and error.endswith(("leaves no token", "leave no token"))

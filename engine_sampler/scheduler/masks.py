@@ -20,6 +20,7 @@ from ..requests.constraint import Constraint
 from ..requests.drafted import Draft
 from ..requests.request import Preparing, Request
 from ..requests.slots import Slots
+from ..tokenizer import Tokenizer
 from .input_batch import InputBatch
 
 _GLANCE = 64
@@ -93,6 +94,8 @@ class GrammarMasks:
         if not go_on:
             self._filled_for = None
         masks = self.fill(inputs.requests, inputs.masked, inputs.preparing, go_on=go_on)
+        for i in inputs.narrowed:
+            self._narrow(masks[i], inputs.requests[i])
         if not go_on:
             self._filled_for = weakref.ref(inputs)
         return masks
@@ -213,9 +216,13 @@ class GrammarMasks:
     def mask_of(self, request: Request) -> np.ndarray:
         """The mask of one request, int32 [words]. Raises UnfinishedError if it needs more than the budget has
         left."""
-        assert request.grammar is not None
-        mask = request.grammar.mask(self.budget.turn(request.share))
-        request.share.turns = 0
+        if request.grammar is None:
+            mask = np.empty(self._words, np.int32)
+        else:
+            mask = request.grammar.mask(self.budget.turn(request.share))
+            request.share.turns = 0
+        if request.has_bans or request.healed is not None:
+            self._narrow(mask, request)
         return mask
 
     def prepare_samplers(self, request: Request) -> None:
@@ -223,6 +230,17 @@ class GrammarMasks:
         more than the budget has left."""
         if request.chain.preparing:
             _prepare(request.preparing(self._slots), self.budget.turn(request.share))
+
+    def _narrow(self, mask: np.ndarray, request: Request) -> None:
+        """Remove from the mask of a request, which is set here if it has no grammar, what it may not draw
+        again, and what does not heal its prompt."""
+        if request.grammar is None:
+            mask.fill(-1)
+        for token_id in () if request.bans is None else request.bans.banned:
+            mask.view(np.uint32)[token_id >> 5] &= ~np.uint32(1 << (token_id & 31))
+        if request.heals:
+            tokenizer = self._slots.vocabulary.need_tokenizer("token_healing")
+            mask &= _beginning_like(tokenizer, request.healed, self._words)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -279,6 +297,16 @@ def _prepare(preparing: Preparing, work: Work | None) -> None:
     """Call `Sampler.prepare`. Raises `PluginFault`, and UnfinishedError if that takes more than `work`."""
     for sampler, rows in preparing:
         call_within(work, sampler.name, sampler.prepare, rows)
+
+
+@functools.lru_cache(maxsize=64)
+def _beginning_like(tokenizer: Tokenizer, token_id: int, words: int) -> np.ndarray:
+    """The mask of the tokens whose text begins with that of one, int32 [words]."""
+    mask, text = np.zeros(words * 32, bool), tokenizer.text_bytes(token_id)
+    for other, data in enumerate(tokenizer.token_bytes[: words * 32]):
+        mask[other] = data.startswith(text)
+    mask[[i for i in tokenizer.special_token_ids if i < len(mask)]] = False
+    return np.packbits(mask, bitorder="little").view(np.int32)
 
 
 def _grammar(request: Request) -> Constraint:

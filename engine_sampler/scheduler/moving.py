@@ -7,6 +7,7 @@ the selector noted of each, the logprobs that criteria have seen, and how much o
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,10 +21,12 @@ from ..base.errors import quoted
 from ..contract import AnswerParser, Param, ParameterError, Vocabulary
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS
+from ..requests.bans import MAX_REWINDS, Rewind
 from ..requests.ending import RequestError
 from ..requests.history import History
 from ..requests.request import Request
 from ..requests.results import Record, RequestId
+from ..requests.slots import ATTEMPT
 from .arguments import POSITION
 from .membership.joining import Newcomers, Terms, checked_count
 from .membership.live_requests import LiveRequests
@@ -34,6 +37,9 @@ VERSION = 1
 
 STREAMED = Param("state['streamed']", int, None, low=0)
 """The number of output tokens whose text the steps have given."""
+
+HEALED = Param("state['healed']", int, None, low=0)
+"""The token that was the prompt's last."""
 
 _MEMBERS = frozenset(
     "version request_id params seed position prompt_token_ids token_ids streamed notes logprobs grammar "
@@ -122,7 +128,9 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
         raise RequestError(
             f"request {quoted(request.id)} has accepted tokens that join it with the next steps"
         )
-    history, grammar = request.history, request.given_grammar
+    history, grammar, bans = request.history, request.given_grammar, request.bans
+    if position is not None and bans is not None:
+        position -= bans.draws * ATTEMPT
     notes = [None if note != note else note for note in history.output_notes.tolist()]
     logprobs = request.raw_logprobs
     return {
@@ -138,6 +146,12 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
         "logprobs": None if logprobs is None else list(logprobs),
         "grammar": grammar if isinstance(grammar, str) else None,
         "needs_grammar": grammar is not None and not isinstance(grammar, str),
+        **({} if request.healed is None else {"healed": request.healed}),
+        **(
+            {}
+            if bans is None or not bans.rewinds
+            else {"rewinds": [[*r[:-1], [*r.token_ids]] for r in bans.rewinds]}
+        ),
     }
 
 
@@ -164,6 +178,7 @@ def _newcomer(
         position=POSITION.check(state["position"]),
         parser=parser,
         grammar=state["grammar"] if grammar is None else grammar,
+        is_moved=True,
     )
     prompt, output = newcomers.history.prompt_token_ids, newcomers.history.output_token_ids
     streamed = STREAMED.check(state["streamed"])
@@ -176,6 +191,8 @@ def _newcomer(
         seed=CORE_PARAMS["seed"].check(state["seed"]),
         logprobs=_numbers("logprobs", state["logprobs"], len(output)),
         streamed=streamed,
+        healed=HEALED.check(state.get("healed")),
+        rewinds=_rewinds(state.get("rewinds", ()), len(output)),
     )
 
 
@@ -191,6 +208,28 @@ def _checked(state: Any) -> Mapping[str, Any]:
             f"state['request_id']={quoted(state['request_id'])} is not allowed: an integer or a text"
         )
     return state
+
+
+def _rewinds(values: Any, count: int) -> tuple[Rewind, ...]:
+    """Where a request with an output of `count` tokens has gone back to, as its part of a state says."""
+    with contextlib.suppress(TypeError, ValueError):
+        rewinds = tuple(map(_rewind, values))
+        in_order = all(a.position < b.position and a.draws < b.draws for a, b in itertools.pairwise(rewinds))
+        if in_order and all(max(r.position, r.certain) <= count and r.draws <= MAX_REWINDS for r in rewinds):
+            return rewinds
+    raise ParameterError(f"state['rewinds']={quoted(values)} is not allowed: what export has given")
+
+
+def _rewind(value: Any) -> Rewind:
+    *counts, token_ids = value
+    position, draws, since, certain = map(_count, counts)
+    return Rewind(position, draws, since, certain, tuple(map(_count, token_ids)))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{quoted(value)} is no count")
+    return value
 
 
 def _numbers(name: str, values: Any, count: int) -> list[float] | None:

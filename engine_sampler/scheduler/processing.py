@@ -33,7 +33,7 @@ class Processing:
 
         Raises `RowFault`, `UnfinishedError`, and what plugins raise.
         """
-        mask = None if request.grammar is None else self._masks.mask_of(request)
+        mask = self._masks.mask_of(request) if request.is_masked else None
         return self._row(self._grouping.plan_of(chain), self._slots.single(request.slot), row, mask)
 
     def rows(self, inputs: InputBatch, logits: LogitRows, before_choice: bool, on_device: bool) -> Any:
@@ -82,7 +82,7 @@ class Processing:
                 if request.backlog:
                     raise UnfinishedError("its grammar has more to do than one call may: call again")
                 self._masks.prepare_samplers(request)
-                if request.grammar is not None:
+                if request.is_masked:
                     masks[place] = self._masks.mask_of(request)
             except INTERRUPTIONS:
                 raise
@@ -107,7 +107,7 @@ class Processing:
             except PluginFault as fault:
                 errors[place] = text_of(fault)
                 continue
-            members.setdefault((chain.key, request.grammar is not None), (plan, []))[1].append(i)
+            members.setdefault((chain.key, request.is_masked), (plan, []))[1].append(i)
         groups = [
             Group(plan, inputs.places[some], Rows(self._slots, inputs.slots[some]), masked)
             for (_, masked), (plan, some) in members.items()

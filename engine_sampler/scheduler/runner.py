@@ -112,6 +112,8 @@ class StepRunner:
         self._lacks_memory = False
         for i in sorted(step.may_have_ended):
             self._requests.retire_if_done(plan.inputs.requests[i])
+        for i in step.rewinding:
+            self._requests.rewind_after(plan.inputs.requests[i])
         return result
 
     def fill_masks(self, inputs: InputBatch) -> None:

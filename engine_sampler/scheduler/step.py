@@ -11,12 +11,11 @@ import numpy as np
 from ..arithmetic import LogitRows
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
-from ..requests.detokenizer import MatchedEnds
+from ..requests.detokenizer import MatchedEnds, extend_texts, take_texts
 from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
-from ..requests.texts import extend_texts, take_texts
 from .backend_run import BackendRun
 from .grouping import Grouping
 from .judging import ALL_COUNT, Judgement, Judging
@@ -35,6 +34,7 @@ class Step:
     may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
+    rewinding       the indices of the requests that a ban takes back.
     """
 
     may_draw_ahead = True
@@ -71,6 +71,9 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
+        self.rewinding: list[int] = []
+        self._rows_with_bans: dict[int, list[int]] = {}
+        """The rows that have given tokens to requests with bans, by the indices of these."""
         self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
             self.outputs.clear()
@@ -132,6 +135,8 @@ class Step:
         mask, named = (None, None) if collector is None else collector.details()
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
+        taken_back = {i: self._take_back(plan, i) for i in self.rewinding}
+        withheld = {i: requests[i].withheld for i in self.may_have_ended if requests[i].has_bans}
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
@@ -152,10 +157,17 @@ class Step:
         deltas = read_answers(inputs.readers) if inputs.readers else {}
         if deltas:
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
+        self.may_have_ended.update(inputs.narrowed)
         for i in self.may_have_ended:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
             tell_end(result, i, requests[i])
+        for name, counts_by_index in (("rewinds", taken_back), ("withheld", withheld)):
+            for i, count in counts_by_index.items():
+                if count:
+                    put_entry(result, name, i, count)
+        for i in inputs.narrowed:
+            requests[i].has_moved = True
         for i, fault in self._faults.items():
             result.errors[i] = fault
         if inputs.skipped:
@@ -163,6 +175,19 @@ class Step:
         for i, events in deltas.items():
             put_entry(result, "deltas", i, events)
         return result
+
+    def _take_back(self, plan: RowPlan, i: int) -> int:
+        """Leave the rows of request number i without the tokens that are taken back; returns how many of
+        earlier steps are."""
+        rewinds = plan.inputs.requests[i].rewinding
+        assert rewinds is not None
+        count = plan.inputs.requests[i].history.output_length - rewinds[-1].position
+        rows = np.array(self._rows_with_bans[i][-count:])
+        self._clear(rows)
+        self._token_ids_on_device = None
+        if self._logprobs is not None:
+            self._logprobs.clear(rows)
+        return count - len(rows)
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
@@ -349,4 +374,10 @@ class Step:
             logprob, ends = judged.logprobs.get(i), text_ends.get(i, ())
             request.attempt("the request", request.follow, token_id, note, logprob, ends)
             request.lead(self._slots)
+            if request.has_bans:
+                member, row = drawing.members[i], int(drawing.rows[i])
+                self._rows_with_bans.setdefault(member, []).append(row)
+                if request.rewinding is not None:
+                    self.outputs.token_ids[row] = -1  # no draft behind it counts
+                    self.rewinding.append(member)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))

@@ -6,6 +6,7 @@ from typing import Any
 from ..contract import StoppingCriteria, TextCriteria, hookimpl
 from ..registry import objects_in
 from ._scores import newest_logprobs
+from .banned_strings import BannedStringsCriteria
 from .confidence import ConfidenceCriteria
 from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
 from .eos import EosTokenCriteria
@@ -18,6 +19,7 @@ from .stop import StopStringCriteria
 from .stop_token_ids import StopTokenIdsCriteria
 
 __all__ = [
+    "BannedStringsCriteria",
     "ConfidenceCriteria",
     "EosTokenCriteria",
     "LoopCriteria",

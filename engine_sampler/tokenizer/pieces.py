@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 
@@ -54,3 +55,9 @@ def _byte_table() -> dict[int, int]:
 
 
 _BYTES = _byte_table()
+
+
+def unfinished_bytes(data: bytes | bytearray) -> int:
+    """How many bytes at the end of `data` may still become a character of UTF-8."""
+    tail = data[-3:]
+    return len(tail) - codecs.utf_8_decode(tail, "replace", False)[1]

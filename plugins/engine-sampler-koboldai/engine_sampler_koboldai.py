@@ -169,8 +169,8 @@ def from_request(
     - stop_sequence: stays in the text in KoboldAI, and with trim_stop=false.
     - singleline: the text ends before a newline.
     - use_default_badwordsids: bans EOS, and in KoboldAI every token with a square bracket.
-    - banned_tokens, banned_strings: bad_words, so texts are banned as the tokenizer spells them; koboldcpp
-      also finds other spellings and backtracks in the text.
+    - banned_tokens, banned_strings: banned_strings in koboldcpp, which takes text back, whatever the case of
+      its letters; bad_words in KoboldAI.
     - custom_token_bans: ids of removed tokens.
     - grammar: as in llama.cpp, or a JSON schema as text.
     - logprobs: a number, or true for five.
@@ -295,7 +295,8 @@ def _stops(rest: dict[str, Any]) -> dict[str, Any]:
 
 def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> dict[str, Any]:
     """The parameters that remove or bias single tokens."""
-    keys = ("badwordsids", "banned_tokens", "banned_strings", "bad_words")
+    keys = ["badwordsids", "banned_tokens", "banned_strings", "bad_words"]
+    taken_back = [word for key in keys[1:3] for word in _list(key, fields) if word != ""] if is_cpp else []
     bad_words = [word for key in keys for word in _list(key, fields)]
     biases = read_logit_bias(fields.pop("logit_bias", ()), tokenizer)
     removed = _banned_ids(fields.pop("custom_token_bans", ""))
@@ -304,7 +305,8 @@ def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> 
         removed += [] if is_cpp else _bracket_tokens(tokenizer)
     if removed:
         biases.setdefault("logit_bias", {}).update(dict.fromkeys(removed, -math.inf))
-    return {**biases, "bad_words": bad_words} if bad_words else biases
+    bans = {"banned_strings": taken_back, "bad_words": bad_words}
+    return {**biases, **{name: words for name, words in bans.items() if words}}
 
 
 def _banned_ids(value: Any) -> list[int]:

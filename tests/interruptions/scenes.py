@@ -42,6 +42,15 @@ REQUESTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Callable[[], Any]]]
     "table": ({}, {"grammar": GRAMMARS["table"]}),
     "bias": ({"regex": "(ab?|\n)*", "grammar_bias": 2.0}, {}),
     "eager": ({"weary": 0.5, "order": "llama.cpp"}, {}),
+    "bans": ({"banned_strings": ["a", "b", "c"], "banned_regex": ["0."], "repetition_penalty": 1.1}, {}),
+    "banned thoughts": (
+        {
+            "thinking": {"start": "ab", "end": ["c", "ba"], "starts_inside": True},
+            "banned_strings": ["a", "0"],
+            "regex": "[ab0-9 ]*c",
+        },
+        {},
+    ),
     "criteria": (
         {
             "repetition_detection": {"max_pattern_size": 2, "min_count": 3},
@@ -124,6 +133,7 @@ def facts(scheduler: Scheduler) -> dict[Any, Any]:
             (request.finish_reason, request.stop_reason, request.error, request.seed, request.backlog),
             (history.token_ids.tolist(), history.output_notes.tobytes(), copy.copy(request.raw_logprobs)),
             text and (text.deltas.copy(), text.held, text._taken),
+            request.bans and (request.bans.rewinds, request.bans.certain),
             (int(slots.positions[request.slot]), int(slots.seeds[request.slot]))
             if request.slot >= 0
             else None,
@@ -151,13 +161,14 @@ CALLS: Sequence[tuple[str, Call]] = (
         "add a group",
         lambda s: s.add_group(SamplingParams(seed=71, n=2, max_tokens=5), [9], request_ids=["x", "y"]),
     ),
-    ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3]})),
+    ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3], "bans": [5, 6]})),
     (
         "trees",
         lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
     ),
     ("rollback", lambda s: s.rollback("mirostat", 2)),
     ("rollback under a grammar", lambda s: s.rollback("regex", 1)),
+    ("rollback with bans", lambda s: s.rollback("bans", 1)),
     ("rollback of a plugin", lambda s: s.rollback("eager", 1)),
     ("fork", lambda s: s.fork("adaptive", new_request_id="child", seed=5)),
     ("fork under a grammar", lambda s: s.fork("keys", new_request_id="twin", seed=6)),

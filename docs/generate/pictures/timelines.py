@@ -52,6 +52,12 @@ STORIES: Mapping[str, Story] = {
     "eos": Story({}, _tokens("It| works|.|<end>| And| so")),
     "stop": Story({"stop": ["\n\n"]}, _tokens("One| line|.\\n|Two|.\\n|\\n|Three")),
     "stop_regex": Story({"stop_regex": [r"[.!?]\s"]}, _tokens("Is| it| 3|.|1|4|?| Yes|,| it")),
+    "banned_strings": Story(
+        {"banned_strings": ["shiver down"]}, _tokens("It| sends| a| shiver| down| letter| to"),
+    ),
+    "banned_regex": Story(
+        {"banned_regex": [r"not \w+, but"]}, _tokens("It| is| not| big|,| but| small|.| And"),
+    ),
     "stop_token_ids": Story({"stop_token_ids": [4]}, _tokens("It| works|,| and| stops| here")),
     "max_tokens": Story({"max_tokens": 4}, _tokens("One| two| three| four| five| six"), _tokens("Count|:")),
     "max_length": Story({"max_length": 6}, _tokens("One| two| three| four| five| six"), _tokens("Count|:")),

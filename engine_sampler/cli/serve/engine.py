@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine_sampler import Logprobs, RequestLimits, SamplingParams, StepResult
@@ -70,6 +70,8 @@ class ServingEngine:
         self._numbers = itertools.count()
         self._contexts: dict[int, list[int]] = {}
         self._receivers: dict[int, tuple[Deliver, int]] = {}
+        self._withheld: dict[int, list[Update]] = {}
+        """The newest tokens of requests that may still take them back."""
         self._cancelled: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._membership = threading.Lock()
         """Held where requests join, so that none joins an engine that has stopped."""
@@ -106,6 +108,9 @@ class ServingEngine:
         try:
             for prompt in prompts:
                 self.scheduler.add_group(params, prompt, request_ids=ids[added : added + n])
+                if params.token_healing:
+                    fed = self.scheduler.record(ids[added]).prompt_token_ids
+                    self._contexts |= {i: list(fed) for i in ids[added : added + n]}
                 added += n
         except BaseException:
             for i in ids[added:]:
@@ -160,14 +165,36 @@ class ServingEngine:
     def _deliver(self, result: StepResult) -> None:
         request_ids: list[Any] = result.request_ids
         for row, i in enumerate(request_ids):
-            tokens, finish_reason = result.tokens(row), result.finish_reasons[row]
-            rows = range(result.first_rows[row], result.first_rows[row] + len(tokens))
-            text, error = result.text[row] or "", result.errors[row]
-            self._contexts[i] += tokens
-            deliver, number = self._receivers[i]
-            deliver(Update(number, tokens, text, result.logprobs, rows, finish_reason, error))
-            if finish_reason is not None:
+            if result.rewinds and (count := result.rewinds[row]):
+                del self._contexts[i][-count:], self._withheld[i][-count:]
+                self.session.rewind(i, len(self._contexts[i]))
+            self._contexts[i] += result.tokens(row)
+            for update in self._updates(result, row, i):
+                self._receivers[i][0](update)
+            if result.finish_reasons[row] is not None:
                 self._forget(i)
+
+    def _updates(self, result: StepResult, row: int, i: int) -> list[Update]:
+        """What a step has given a request, without tokens that may still be taken back."""
+        tokens, number = result.tokens(row), self._receivers[i][1]
+        rows = range(result.first_rows[row], result.first_rows[row] + len(tokens))
+        end = Update(
+            number,
+            text=result.text[row] or "",
+            finish_reason=result.finish_reasons[row],
+            error=result.errors[row],
+        )
+        withheld = result.withheld[row] if result.withheld else 0
+        if not withheld and i not in self._withheld:
+            return [replace(end, token_ids=tokens, logprobs=result.logprobs, rows=rows)]
+        given = (
+            Update(number, [t], "", result.logprobs, range(r, r + 1))
+            for t, r in zip(tokens, rows, strict=True)
+        )
+        updates = [*self._withheld.get(i, ()), *given]
+        certain = len(updates) - withheld
+        self._withheld[i] = updates[certain:]
+        return [*updates[:certain], *([end] if end.text or end.finish_reason else [])]
 
     def _end(self, i: int, finish_reason: str, error: str | None = None) -> None:
         """End a request that no step has ended."""
@@ -178,5 +205,6 @@ class ServingEngine:
 
     def _forget(self, i: int) -> None:
         del self._contexts[i], self._receivers[i]
+        self._withheld.pop(i, None)
         self.scheduler.remove(i)
         self.session.forget(i)

@@ -17,19 +17,20 @@ MAX_PATTERN_BYTES = 4096
 
 
 @lru_cache(maxsize=64)
-def _matcher(patterns: tuple[str, ...], include: bool) -> PatternMatcher:
+def pattern_matcher(patterns: tuple[str, ...], include: bool) -> PatternMatcher:
+    """What finds these patterns."""
     from .patterns import PatternMatcher  # few requests need it
 
     return PatternMatcher(patterns, include)
 
 
-def _patterns(value: Any) -> tuple[str, ...]:
+def patterns(value: Any) -> tuple[str, ...]:
     """`value` as patterns; compiles them, so that a bad one is refused."""
-    patterns = stop_texts(value)
-    if sum(len(pattern.encode()) for pattern in patterns) > MAX_PATTERN_BYTES:
+    texts = stop_texts(value)
+    if sum(len(text.encode()) for text in texts) > MAX_PATTERN_BYTES:
         raise ValueError(f"patterns of at most {MAX_PATTERN_BYTES:,} bytes in all")
-    _matcher(patterns, False)
-    return patterns
+    pattern_matcher(texts, False)
+    return texts
 
 
 class StopRegexCriteria(TextCriteria):
@@ -50,7 +51,7 @@ class StopRegexCriteria(TextCriteria):
     name = "stop_regex"
     params = (
         Param(
-            "stop_regex", tuple, (), convert=_patterns, limit=1024, doc="patterns whose match ends a request"
+            "stop_regex", tuple, (), convert=patterns, limit=1024, doc="patterns whose match ends a request"
         ),
     )
     examples = ({"stop_regex": r"[abc]{2}"},)
@@ -59,5 +60,5 @@ class StopRegexCriteria(TextCriteria):
         self.stop_regex = None if stop_regex is None else self.params[0].check(stop_regex)
 
     def matcher(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> PatternMatcher:
-        patterns = params["stop_regex"] if self.stop_regex is None else self.stop_regex
-        return _matcher(patterns, bool(params.get("include_stop_str_in_output", False)))
+        asked = params["stop_regex"] if self.stop_regex is None else self.stop_regex
+        return pattern_matcher(asked, bool(params.get("include_stop_str_in_output", False)))

@@ -55,6 +55,12 @@ class StepResult(WithTensors):
     phase_tokens    how many tokens of its output each phase of a request has had, by the phase's name: in a
                     step in which a request with phases has come into another one, or has ended; else None.
                     [] if that holds for no request of the step.
+    rewinds         how many of the newest tokens of earlier steps are taken back, because a ban
+                    (`banned_strings`, `banned_regex`) has come; [] for none. The engine cuts them off the
+                    request's tokens and cache, and its next row follows the last token that is left. A token
+                    of this step that is taken back is −1 in `token_ids`.
+    withheld        how many of a request's newest tokens may still be taken back; [] if none may. Their text
+                    is not in `text` yet; a server that sends tokens or their logprobs holds these back, too.
     token_ids_on_device  `token_ids` as an int64 tensor on the device of the logits, for the next forward
                     pass; None if the backend has none, or if a token that it has drawn does not count. What
                     `tensors` returns is there in any case.
@@ -73,6 +79,8 @@ class StepResult(WithTensors):
     skipped: Sequence[int] = ()
     phase_tokens: list[dict[str, int] | None] = field(metadata=per_request(), default_factory=list)
     token_ids_on_device: Any = None
+    rewinds: list[int] = field(metadata=per_request(0), default_factory=list)
+    withheld: list[int] = field(metadata=per_request(0), default_factory=list)
     deltas: list[list[Any]] | None = field(metadata=per_request([]), default=None)
     sampling_mask: SamplingMask | None = None
     given_logprobs: GivenLogprobs | None = None

@@ -11,13 +11,15 @@ from ...base.arguments import entries_of
 from ...base.calling import call_for_add
 from ...contract import AnswerParser, ParameterError, Vocabulary
 from ...contract.constraints import settings_of
-from ...params import RequestLimits, SamplingParams, takes_grammar, without_takers
+from ...params import RequestLimits, SamplingParams, phases_of, takes_grammar, without_takers
 from ...registry import check_taken, constraint_reader, structured_in
 from ...requests.answers import AnswerReader
+from ...requests.bans import Rewind
 from ...requests.history import History
 from ...requests.parts import RecordedLogprobs
 from ...requests.request import Request, seed_of
 from ...requests.results import PromptScoring, RequestId
+from ...requests.slots import ATTEMPT
 from ..arguments import token_ids_in
 from ..beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
@@ -88,6 +90,8 @@ class Newcomers:
     logprobs  of the output that they begin with, if they are recorded.
     streamed  the number of tokens of that output whose text is known; None: all.
     prompt_scoring  the rows of their prompt that are to be scored; None: none.
+    rewinds   where bans have taken it back.
+    healed    the token that was the last of the prompt, and is drawn again.
     """
 
     ids: Sequence[RequestId]
@@ -106,6 +110,8 @@ class Newcomers:
     logprobs: Sequence[float] | None = None
     streamed: int | None = None
     prompt_scoring: PromptScoring | None = None
+    rewinds: Sequence[Rewind] = ()
+    healed: int | None = None
 
     @classmethod
     def of(
@@ -120,9 +126,11 @@ class Newcomers:
         is_group: bool = False,
         parser: AnswerParser | None = None,
         grammar: Any = None,
+        is_moved: bool = False,
     ) -> Newcomers:
         """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
-        then. Raises `ParameterError`."""
+        then. The token to heal has been taken off the prompt of one that `is_moved`. Raises
+        `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -132,6 +140,9 @@ class Newcomers:
             raise ParameterError(
                 f"the prompt has {len(history)} tokens, max_model_len={max_model_len} allows fewer"
             )
+        healed = None
+        if params["token_healing"] and not is_moved and not history.output_length:
+            history, healed = _without_healed(history, params, vocabulary, grammar, parser)
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
         if parser is not None:
@@ -151,6 +162,7 @@ class Newcomers:
             parser=parser,
             grammar=grammar,
             prompt_scoring=PromptScoring.of(params, history, vocabulary),
+            healed=healed,
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -179,10 +191,15 @@ class Newcomers:
             max_model_len=self.max_model_len,
             stopping_criteria=self.criteria,
             ends=self.ends,
+            rewinds=self.rewinds,
+            healed=self.healed,
         )
         if not request.phases.is_single:
             self._limit_phases(request.phases)
         request.position = self.position
+        if self.rewinds:
+            length = len(self.history) if self.position is None else self.position
+            request.position = length + self.rewinds[-1].draws * ATTEMPT
         request.given_grammar = self.grammar
         request.prompt_scoring = self.prompt_scoring
         request.answer = None if self.parser is None else AnswerReader(self.parser)
@@ -207,3 +224,22 @@ class Newcomers:
             group = BeamGroup.of(self.params, self.ids, len(self.vocabulary.eos_token_ids))
         siblings = [first.fork(r, child_seed(self.seed, i)) for i, r in enumerate(self.ids[1:], 1)]
         return [first, *siblings], group
+
+
+def _without_healed(
+    history: History,
+    params: SamplingParams,
+    vocabulary: Vocabulary,
+    grammar: Any,
+    parser: AnswerParser | None,
+) -> tuple[History, int | None]:
+    """A prompt without its last token, and that token, if it has text. Raises `ParameterError`."""
+    tokenizer = vocabulary.need_tokenizer("token_healing", "needs a tokenizer")
+    reads = {"a grammar": grammar is not None or structured_in(params.given), "a parser": parser is not None}
+    reads |= {"phases": phases_of(params) is not None, "use_beam_search": params["use_beam_search"]}
+    for name in (name for name, is_there in reads.items() if is_there):
+        raise ParameterError(f"token_healing and {name} are not allowed together")
+    prompt = history.prompt_token_ids
+    if len(prompt) < 2 or not tokenizer.text_bytes(last := int(prompt[-1])):
+        return history, None
+    return History(prompt[:-1]), last

@@ -100,6 +100,20 @@ class LiveRequests(Directory):
         request.rollback(self.slots, n)
         self.retire_if_done(request)
 
+    def rewind_after(self, request: Request) -> None:
+        """Let a request go back to where a ban begins after the step that runs now."""
+        self.step_lock.after(partial(self._rewind, request))
+
+    def _rewind(self, request: Request) -> None:
+        """May be done more than once; the step may have been undone, and the request removed."""
+        rewinds = request.rewinding
+        if rewinds is None or not request.live or request.slot < 0:
+            return
+        n = request.history.output_length + len(request.backlog) - rewinds[-1].position
+        self.keeping.keep_shorter(request, n)
+        request.rewind(self.slots)
+        self.retire_if_done(request)
+
     def begun_with(self, result: StepResult) -> Iterator[RequestId]:
         """The live requests of a step whose outputs have begun since they were last looked at."""
         for request_id in result.request_ids:

@@ -290,6 +290,10 @@ def test_a_value_is_read_as_koboldai_reads_it(body: dict[str, Any], expected: di
         ({"temperature": -1}, {"temperature": 0.0}),
         ({"mirostat": 2, "dynatemp_range": 0.3}, {"mirostat": 2, "dynatemp_range": 0.0, "temperature": 0.75}),
         ({"stop_sequence": ["x"]}, {"include_stop_str_in_output": False}),
+        (
+            {"banned_tokens": ["AB", ""], "banned_strings": ["c"]},
+            {"banned_strings": ("AB", "c"), "bad_words": ()},
+        ),
     ],
 )
 def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: dict[str, Any]) -> None:
