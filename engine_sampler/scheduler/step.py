@@ -132,11 +132,11 @@ class Step:
         """The result of the step of this number."""
         inputs, requests = plan.inputs, plan.inputs.requests
         n, collector = len(requests), self._logprobs
-        mask, named = (None, None) if collector is None else collector.details()
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
         taken_back = {i: self._take_back(plan, i) for i in self.rewinding}
         withheld = {i: requests[i].withheld for i in self.may_have_ended if requests[i].has_bans}
+        mask, named = (None, None) if collector is None else collector.details()
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
