@@ -38,6 +38,10 @@ MAX_OPTION = 1024
 """The default limit on an option of a grammar, in bytes."""
 
 
+MAX_DRAFTERS = 8
+"""The most drafters of a request."""
+
+
 def _by_name(*params: Param) -> dict[str, Param]:
     return {param.name: param for param in params}
 
@@ -64,6 +68,13 @@ def _order(value: Any) -> str | tuple[str | int, ...]:
     if any(isinstance(name, bool) or not isinstance(name, (str, int)) for name in names):
         raise ValueError("a named order, or a list of sampler names or of KoboldAI's ids")
     return value if isinstance(value, str) else names
+
+
+def _drafters(value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(dict.fromkeys(_tuple(value)))
+    if len(names) > MAX_DRAFTERS or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the name of a drafter, or a list of at most {MAX_DRAFTERS}")
+    return names
 
 
 def _early_stopping(value: Any) -> bool | str:
@@ -246,6 +257,13 @@ CORE_PARAMS = _by_name(
         limit=MAX_LOGPROBS,
         everything=-1,
         doc="logprobs of this many top tokens for the prompt, which the engine takes from logprobs(…)",
+    ),
+    Param(
+        "drafter",
+        object,
+        None,
+        convert=_drafters,
+        doc="what drafts tokens, in this order (Scheduler.draft): grammar, ngram, or a plugin's",
     ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),

@@ -63,13 +63,18 @@ class BadWords(Sampler):
 def ids_completing_bad_words(rows: Rows) -> Iterator[np.ndarray]:
     """For each row, the ids of the tokens that would complete a bad sequence; with repetitions."""
     for i, tables in enumerate(rows.resolved):
-        history = rows.token_ids(i)
-        found = [_NOTHING]
-        for prefixes, last in tables:
-            begin = len(history) - prefixes.shape[1]
-            if begin >= 0:
-                found.append(last[(prefixes == history[begin:]).all(axis=1)])
-        yield np.concatenate(found)
+        yield ids_completing(tables, rows.token_ids(i))
+
+
+def ids_completing(tables: tuple[Any, ...], history: np.ndarray) -> np.ndarray:
+    """The ids of the tokens that would complete one of the bad sequences of a request, see `resolve`, behind
+    `history`; with repetitions."""
+    completing = [_NOTHING]
+    for prefixes, last in tables:
+        begin = len(history) - prefixes.shape[1]
+        if begin >= 0:
+            completing.append(last[(prefixes == history[begin:]).all(axis=1)])
+    return np.concatenate(completing)
 
 
 def _spellings(text: str, vocabulary: Vocabulary) -> Iterator[tuple[int, ...]]:
