@@ -98,6 +98,11 @@ class Plugin:
             register(name, grammar)
 
     @hookimpl
+    def register_drafters(self, register: Callable[[Any], None]) -> None:
+        for drafter in self.others.get("drafters", ()):
+            register(drafter)
+
+    @hookimpl
     def register_observers(self, register: Callable[[Any], None]) -> None:
         for observer in self.others.get("observers", ()):
             register(observer)
