@@ -2,8 +2,8 @@
 
 Prints a Markdown table; --write also writes it into docs/benchmarks. Nothing is timed: steps are counted.
 
-There is no model: each row's logits come from the text that the request is to write. They are noise N(0, 1) over
-the whole vocabulary of tekken (131,072 tokens), and the next token of that text stands out of it: with a
+There is no model: each row's logits come from the text that the request is to write. They are noise N(0, 1)
+over the whole vocabulary of tekken (131,072 tokens), and the next token of that text stands out of it: with a
 probability of about 0.9 at temperature 1 where the grammar refuses nothing. Where another token is drawn, the
 rest of the text follows from the first place on at which the grammar accepts it. A prompt has the tools and
 the values, as prompts of agents mostly have.
@@ -162,7 +162,7 @@ class Run:
         return row
 
     def _rest(self, written: bytes, text: bytes) -> bytes:
-        """What is left to write: from where the text agrees, or else from where the grammar accepts the rest."""
+        """What is left to write: where the text agrees, or else from where the grammar accepts the rest."""
         if text.startswith(written):
             return text[len(written) :]
         matcher = self.grammar.compile(self.tokenizer).matcher()

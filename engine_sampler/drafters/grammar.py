@@ -39,9 +39,12 @@ class GrammarDrafter(Drafter):
         tokenizer = text.vocabulary.tokenizer
         if tokenizer is None or not hasattr(text.matcher, "forced_bytes"):
             return []
-        if data := _likely(text, limits):
-            return tokenizer.split_bytes(data)[:count]
-        return _end(text, limits)[:count]
+        following = text.matcher.next_bytes(**limits)
+        if not following:
+            return _end(text, limits)[:count]
+        if len(following.translate(None, BLANKS)) > 1:
+            return []
+        return tokenizer.split_bytes(_likely(text, limits))[:count]
 
 
 def _certain(text: DraftedText, limits: dict[str, Any]) -> list[int]:
@@ -89,7 +92,7 @@ def _blanks_before(text: DraftedText, data: bytes) -> bytes:
 def _end(text: DraftedText, limits: dict[str, Any]) -> list[int]:
     """The one token that may come where no bytes may: EOS, or a marker."""
     matcher, tokenizer = text.matcher, text.vocabulary.tokenizer
-    if tokenizer is None or matcher.is_terminated() or matcher.next_bytes(**limits):
+    if tokenizer is None or matcher.is_terminated():
         return []
     bitmask = np.zeros((1, bitmask_words(text.vocabulary.size)), np.int32)
     matcher.fill_bitmask(bitmask, 0, **limits)

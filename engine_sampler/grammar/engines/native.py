@@ -360,9 +360,10 @@ class NativeMatcher(ForkedByCopy):
 
     def next_bytes(self, work: Work | None = None) -> bytes:
         """The bytes that may come next, ascending; UnfinishedError if `work` is too little."""
-        out = self.grammar.ffi.new("uint8_t[256]")
-        self._count(-self._library.es_matcher_next_bytes(self._pointer, out, _work_in_c(work)))
-        return bytes(byte for byte in range(256) if out[byte])
+        out = np.empty(256, np.uint8)
+        buffer = self.grammar.ffi.from_buffer("uint8_t[]", out)
+        self._count(-self._library.es_matcher_next_bytes(self._pointer, buffer, _work_in_c(work)))
+        return np.flatnonzero(out).astype(np.uint8).tobytes()
 
     def open_terminals(self) -> np.ndarray:
         """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""
