@@ -45,6 +45,7 @@ KINDS = {
     "answer": "dict",
     "bad_words": "list",
     "choice": "list",
+    "drafter": "str or list",
     "dry_sequence_breakers": "list",
     "early_stopping": "bool or str",
     "json_schema": "dict or str",

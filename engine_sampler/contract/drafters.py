@@ -43,7 +43,6 @@ class Drafter(Stateful):
 
         class Again(Drafter):
             name = "again"
-
             def draft(self, state, text, count):
                 return text.token_ids[-1:].tolist() * count  # the last token, again and again
 

@@ -22,6 +22,7 @@ class Parameters(TypedDict, total=False):
     logprobs: int | None
     logprobs_mode: Any
     prompt_logprobs: int | None
+    drafter: Any
     skip_special_tokens: bool
     json_schema: Any
     regex: Any
@@ -94,5 +95,7 @@ class Parameters(TypedDict, total=False):
     stop: Any
     include_stop_str_in_output: bool
     stop_token_ids: Any
+    prompt_lookup_max: int
+    prompt_lookup_min: int
     grammar_bias: float | None
     stop_regex: Any

@@ -123,6 +123,7 @@ def test_built_ins_come_through_the_hooks_and_are_listed(registry: Registry) -> 
     assert [(p.name, p.state) for p in registry.plugins] == [
         ("engine_sampler.samplers", "loaded"),
         ("engine_sampler.stopping", "loaded"),
+        ("engine_sampler.drafters", "loaded"),
         ("engine_sampler.backends", "loaded"),
         ("engine_sampler.grammar.plugin", "loaded"),
     ]

@@ -130,6 +130,9 @@ class Steps(State):
         return self.last_members
 
     def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
+        if self.chance(0.3):
+            drafted = repeated_once(lambda: self.scheduler.draft(ids, MOST_DRAFTS, ("grammar", "ngram")))
+            return [drafted.get(request_id, []) for request_id in ids]
         return [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
 
     def _guess(self, shadow: Shadow) -> list[int]:
