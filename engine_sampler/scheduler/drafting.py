@@ -7,7 +7,6 @@ import logging
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 
@@ -35,8 +34,8 @@ first steps."""
 
 logger = logging.getLogger("engine_sampler")
 
-_FAILED: WeakSet[Drafter] = WeakSet()
-"""The drafters of which the log has said that they fail."""
+_FAILED: dict[int, Drafter] = {}
+"""The drafters of which the log has said that they fail, by their addresses: not all can be hashed."""
 
 
 class DraftStates(RequestPart):
@@ -138,8 +137,8 @@ class DraftStates(RequestPart):
 
     def _fail(self, drafter: Drafter, error: BaseException) -> None:
         self._failed.add(drafter.name)
-        if drafter not in _FAILED:
-            _FAILED.add(drafter)
+        if id(drafter) not in _FAILED:
+            _FAILED[id(drafter)] = drafter
             logger.error(
                 "%s: requests go on without its drafts", failure(f"the drafter {drafter.name}", error)
             )
@@ -174,7 +173,7 @@ class _Drafting:
         """
         most = LONGEST.check(max_tokens)
         default = drafters_named(CORE_PARAMS["drafter"].check(drafter) or ())
-        with self._step_lock.lock, self._step_lock:
+        with self._step_lock:
             requests = list(self._to_draft(request_ids))
             calling = _Calling(self.vocabulary, self.max_model_len, len(requests))
             drafts = {r.id: calling.draft(r, _drafters_of(r, default), most) for r in requests}

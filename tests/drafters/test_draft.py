@@ -35,6 +35,7 @@ GRAMMARS: tuple[Mapping[str, Any], ...] = (
     {"regex": "(abab(de|b)aa\\n){1,6}"},
     {"json_schema": {"enum": ["ab", "aab"]}},
     {"choice": ["abdede", "abdea"]},
+    {"regex": "(ab|de){2,9}", "thinking": {"start": "\n", "end": " c"}},
 )
 BOTH = ("grammar", "ngram")
 
@@ -99,6 +100,26 @@ def test_tokens_are_those_of_a_run_without_drafts(given: Mapping[str, Any], back
     for request_id in ids:
         assert outcome(drafted.record(request_id)) == outcome(plain.record(request_id))
     assert steps <= expected
+
+
+def test_siblings_are_drafted_each_for_itself() -> None:
+    texts = []
+    for drafter in ([], BOTH):
+        scheduler = make_scheduler()
+        params = SamplingParams(n=3, seed=5, max_tokens=20, top_k=3, drafter=drafter)
+        ids = scheduler.add_group(params, PROMPT)
+        run_drafted(scheduler)
+        texts.append([outcome(scheduler.record(request_id)) for request_id in ids])
+    assert texts[0] == texts[1]
+
+
+def test_explain_names_the_drafters() -> None:
+    scheduler = make_scheduler()
+    for drafter in (None, "ngram", BOTH):
+        scheduler.add(SamplingParams(drafter=drafter), PROMPT)
+    [group] = scheduler.explain()
+    assert group.drafters == ("ngram", "grammar")
+    assert str(group).endswith("; drafts: ngram, grammar")
 
 
 def test_a_loop_takes_a_fraction_of_the_steps() -> None:
