@@ -132,7 +132,7 @@ class Steps(State):
     def _drafts(self, ids: Sequence[Any]) -> list[list[int]]:
         if self.chance(0.3):
             drafted = repeated_once(lambda: self.scheduler.draft(ids, MOST_DRAFTS, ("grammar", "ngram")))
-            return [drafted.get(request_id, []) for request_id in ids]
+            return [drafted.get(i, []) if i in self.shadows else [] for i in ids]
         return [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
 
     def _guess(self, shadow: Shadow) -> list[int]:
