@@ -44,7 +44,10 @@ class GrammarDrafter(Drafter):
             return _end(text, limits)[:count]
         if len(following.translate(None, BLANKS)) > 1:
             return []
-        return tokenizer.split_bytes(_likely(text, limits))[:count]
+        try:
+            return tokenizer.split_bytes(_likely(text, limits))[:count]
+        except ValueError:  # no tokens spell it
+            return []
 
 
 def _certain(text: DraftedText, limits: dict[str, Any]) -> list[int]:

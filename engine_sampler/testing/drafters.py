@@ -32,7 +32,7 @@ class _Request(NamedTuple):
     history: np.ndarray
     draft: tuple[int, ...]
     matcher: Any
-    count: int
+    room: int
 
     def text(self) -> DraftedText:
         work = Work(REQUEST_WORK, REQUEST_WORK)
@@ -65,7 +65,7 @@ class DrafterContract(Searching):
     def test_a_draft_is_a_list_of_few_token_ids(self) -> None:
         for request in self.requests():
             draft, size = list(self.drafted(request)), request.vocabulary.size
-            assert len(draft) <= request.count, f"{len(draft)} ids are drafted where {request.count} may be"
+            assert len(draft) <= request.room, f"{len(draft)} ids are drafted where {request.room} may be"
             for token_id in draft:
                 is_id = not isinstance(token_id, bool) and 0 <= operator.index(token_id) < size
                 assert is_id, f"{token_id!r} is drafted, which is no id of {size} tokens"
@@ -155,7 +155,7 @@ class DrafterContract(Searching):
     def asked(self, state: Any, request: _Request) -> list[Any]:
         """The draft of a request whose state has read the history, and reads the draft for this."""
         self.accept(state, list(request.draft))
-        draft = list(self.drafter.draft(state, request.text(), request.count))
+        draft = list(self.drafter.draft(state, request.text(), request.room))
         self.rollback(state, len(request.draft))
         return draft
 

@@ -75,6 +75,13 @@ def test_a_dummy_prefix_is_not_drafted() -> None:
     assert drafted(b"", tokenizer(prefixed), whitespace=0) == [b'{"', b"name", b'":"']
 
 
+def test_bytes_that_no_tokens_spell_are_not_drafted(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler(3, Tokenizer([b"a", b"b", b"</s>"], [2]))
+    scheduler.add(SamplingParams(regex="x+", drafter="grammar"))
+    assert scheduler.draft() == {}
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("prompt", "written", "draft"),
     [
