@@ -25,12 +25,12 @@ MAX_MODULES = 20
 
 LARGER_FOLDERS = {
     "benchmarks": 22,
-    "engine_sampler": 21,  # one for each part of the line
+    "engine_sampler": 22,  # one for each part of the line
     "engine_sampler/grammar/schema": 21,
     "engine_sampler/testing": 24,
     "native/src/grammar/expression": 23,
     "native/src/grammar/masks": 24,
-    "tests": 41,
+    "tests": 42,
     "tests/grammar": 25,
     "tests/scheduler": 26,
 }

@@ -102,7 +102,11 @@ def _groups(catalogue: Catalogue) -> Iterator[tuple[str, list[Param], Mapping[st
     yield "Ends", [p for part in criteria for p in part.params], owners
     phases = {param.name: param for param in PHASE_PARAMS}
     yield "Phases", list(PHASE_PARAMS), dict.fromkeys(phases, "reasoning.md")
-    yield "Request", [p for name, p in CORE_PARAMS.items() if name not in {**structure, **phases}], {}
+    drafters = [CORE_PARAMS["drafter"], *(p for d in catalogue.drafters.values() for p in d.params)]
+    drafting = {param.name: "drafts.md" for param in drafters}
+    yield "Drafts", drafters, drafting
+    others = {**structure, **phases, **drafting}
+    yield "Request", [p for name, p in CORE_PARAMS.items() if name not in others], {}
 
 
 CLASSES = {

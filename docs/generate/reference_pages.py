@@ -188,6 +188,13 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             _words("StoppingCriteria StopVerdict TextCriteria TextMatcher TextMatch TextState Watch"),
         ),
         Page(
+            "drafters",
+            "Drafters",
+            "What a drafter subclasses and is given. [Drafts](../drafts.md#a-drafter-of-your-own) has an example.",
+            _CONTRACT,
+            _words("Drafter DraftedText"),
+        ),
+        Page(
             "stopping",
             "Built-in criteria",
             "Each may be called with rows of ids, or given values of its own. "
@@ -207,18 +214,19 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             (HOOKS, "engine_sampler.contract"),
             _words(
                 "register_samplers register_stopping_criteria register_backends register_grammars "
-                "register_constraints register_observers hookimpl StepMeasures GrammarMeasures"
+                "register_constraints register_drafters register_observers hookimpl StepMeasures "
+                "GrammarMeasures"
             ),
         ),
         Page(
             "testing",
             "Kits for plugins",
-            "The laws of samplers, selectors, criteria and observers. "
+            "The laws of samplers, selectors, criteria, drafters and observers. "
             "[Prove it](../plugins.md#3-prove-it) runs one.",
             _TESTING,
             _words(
-                "Contract SamplerContract SelectorContract StoppingContract ObserverContract failing_laws "
-                "registered KINDS"
+                "Contract SamplerContract SelectorContract StoppingContract DrafterContract "
+                "ObserverContract failing_laws registered KINDS"
             ),
         ),
         Page(

@@ -46,6 +46,7 @@ KINDS = {
     "bad_words": "list",
     "begin_suppress_tokens": "list",
     "choice": "list",
+    "drafter": "str or list",
     "dry_sequence_breakers": "list",
     "early_stopping": "bool or str",
     "forced_bos_token_id": "int or list",

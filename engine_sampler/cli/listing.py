@@ -17,7 +17,7 @@ from ..for_bridges.peers import bridges
 from ..grammar import Grammar, GrammarError
 from ..registry import Catalogue, Registry
 
-KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "observers")
+KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "drafters", "observers")
 
 
 def inventory(registry: Registry) -> dict[str, list[dict[str, Any]]]:

@@ -54,7 +54,7 @@ FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
-PLUGIN_KINDS = ("sampler", "selector", "criterion", "backend", "grammar", "library", "observer")
+PLUGIN_KINDS = ("sampler", "selector", "criterion", "backend", "grammar", "library", "drafter", "observer")
 """What `new` writes; a library is a backend in C."""
 
 DEFAULT_TOKENS = 200

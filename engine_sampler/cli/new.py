@@ -21,7 +21,7 @@ from ..registry.catalogue import RESERVED
 PARTS: dict[str, tuple[str, ...]] = {
     **{
         kind: ("common", "python", kind)
-        for kind in ("sampler", "selector", "criterion", "backend", "grammar", "observer")
+        for kind in ("sampler", "selector", "criterion", "backend", "grammar", "drafter", "observer")
     },
     "library": ("common", "library"),
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 Inventory = Mapping[str, Sequence[Mapping[str, Any]]]
 
-KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "observers", "backends")
+KINDS = ("samplers", "selectors", "stopping_criteria", "grammars", "drafters", "observers", "backends")
 
 USABLE = ("loaded", "usable", "in effect")
 """States of objects that can be used."""

@@ -1,10 +1,10 @@
 """What plugins import: the classes that they subclass, `Sampler`, `Truncation`, `Selector`,
 `StoppingCriteria`, `TextCriteria`, `Backend`,
-`BytewiseLanguage` and `ConstraintReader`, and `hookimpl`, which registers them.
+`BytewiseLanguage`, `ConstraintReader` and `Drafter`, and `hookimpl`, which registers them.
 
 This package imports only the arithmetic and the tokenizer below it, so a plugin can be read, typed and tested
 against it alone. A sampler maps rows of logits to rows of logits; a selector ends the chain by choosing one
-token per row; a stopping criterion ends a request; a backend runs whole chains.
+token per row; a stopping criterion ends a request; a backend runs whole chains; a drafter guesses tokens.
 """
 
 from ..base.errors import BackendError, ParameterError
@@ -14,6 +14,7 @@ from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
 from .deferred import DeferredBackend
 from .draft_trees import fill_tree_bitmask
+from .drafters import DraftedText, Drafter
 from .hookspecs import hookimpl
 from .matchers import (
     BoundedMatcher,
@@ -57,6 +58,8 @@ __all__ = [
     "ConstraintError",
     "ConstraintReader",
     "DeferredBackend",
+    "DraftedText",
+    "Drafter",
     "Example",
     "GrammarMeasures",
     "Group",

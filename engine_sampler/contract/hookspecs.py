@@ -40,6 +40,11 @@ def register_constraints(register: Callable[[Any], None]) -> None:
 
 
 @hookspec
+def register_drafters(register: Callable[[Any], None]) -> None:
+    """Register `Drafter` objects."""
+
+
+@hookspec
 def register_observers(register: Callable[[Any], None]) -> None:
     """Register observers: objects with any of these methods, each called where the event happens.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from ..contract import Sampler, Selector, StoppingCriteria
+from ..contract import Drafter, Sampler, Selector, StoppingCriteria
 from ..registry import Catalogue
 from .costs import passes_of
 from .orders import full_order, orderable
@@ -43,7 +43,7 @@ class Lookup:
 
     neutral    the neutral value of every parameter.
     numbers    the place of every parameter among them.
-    checking   the samplers and selectors that refuse some values together.
+    checking   the samplers, selectors and drafters that refuse some values together.
     stand_ins  the samplers that take the place of another one.
     passes     what a chain of all samplers, once each, would cost at worst, in passes over the vocabulary.
     """
@@ -53,7 +53,8 @@ class Lookup:
         self.neutral = {name: param.neutral for name, param in catalogue.params.items()}
         self.numbers = {name: number for number, name in enumerate(self.neutral)}
         parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        self.checking = [part for part in parts if not _has_default(part, "check")]
+        drafters = catalogue.drafters.values()
+        self.checking = [part for part in (*parts, *drafters) if not _has_default(part, "check")]
         self.stand_ins = [s for s in catalogue.samplers.values() if s.instead_of is not None]
         self.passes = passes_of(orderable(catalogue.samplers).values())
         self.samplers = Switches(catalogue.samplers.values())
@@ -86,8 +87,8 @@ def lookup_of(catalogue: Catalogue) -> Lookup:
 _latest: Lookup | None = None
 
 
-def _has_default(part: Sampler | Selector | StoppingCriteria, method: str) -> bool:
+def _has_default(part: Sampler | Selector | StoppingCriteria | Drafter, method: str) -> bool:
     """Whether `part` leaves `method` as its base class defines it."""
-    bases = (Sampler, Selector, StoppingCriteria)
+    bases = (Sampler, Selector, StoppingCriteria, Drafter)
     base = next(base for base in bases if isinstance(part, base))
     return getattr(getattr(part, method), "__func__", None) is getattr(base, method)

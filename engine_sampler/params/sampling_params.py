@@ -18,6 +18,7 @@ from ..registry import (
     PHASE_PARAMS,
     Catalogue,
     default_registry,
+    drafters_named,
     structured_in,
     unknown,
 )
@@ -88,6 +89,8 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         changed = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(changed, values))
+        if values["drafter"]:
+            drafters_named(values["drafter"])
         if known.passes > MAX_PASSES or not isinstance(values["order"], str):
             check_cost(known.order(values["order"]), known.catalogue.samplers, values)
         defaults = {**known.neutral, **rules} if rules else known.neutral

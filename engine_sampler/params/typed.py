@@ -27,6 +27,7 @@ class Parameters(TypedDict, total=False):
     prompt_logprob_token_ids: Any
     prompt_logprob_start: int
     token_healing: bool
+    drafter: Any
     skip_special_tokens: bool
     json_schema: Any
     regex: Any
@@ -130,6 +131,8 @@ class Parameters(TypedDict, total=False):
     stop: Any
     include_stop_str_in_output: bool
     stop_token_ids: Any
+    prompt_lookup_max: int
+    prompt_lookup_min: int
     grammar_bias: float | None
     banned_regex: Any
     stop_regex: Any

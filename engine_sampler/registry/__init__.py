@@ -1,4 +1,4 @@
-"""The registry of samplers, criteria, backends, grammars and observers, both built-in and from plugins."""
+"""The registry of samplers, criteria, backends, grammars, drafters and observers, built in and plugged in."""
 
 from .catalogue import EVENTS, Catalogue, PluginError, check_object, handler_of
 from .core_params import (
@@ -16,6 +16,7 @@ from .loading import (
     check_taken,
     constraint_reader,
     default_registry,
+    drafters_named,
     mask_filler,
     objects_in,
     unknown,
@@ -39,6 +40,7 @@ __all__ = [
     "check_taken",
     "constraint_reader",
     "default_registry",
+    "drafters_named",
     "handler_of",
     "mask_filler",
     "objects_in",

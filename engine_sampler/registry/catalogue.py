@@ -13,6 +13,7 @@ from ..arithmetic import stream_of
 from ..contract import (
     Backend,
     ConstraintReader,
+    Drafter,
     Param,
     ParameterError,
     Sampler,
@@ -22,7 +23,16 @@ from ..contract import (
 )
 from ..contract.samplers import PLUGIN_API, Cost, Role
 
-KINDS = ("samplers", "selectors", "stopping_criteria", "backends", "grammars", "constraints", "observers")
+KINDS = (
+    "samplers",
+    "selectors",
+    "stopping_criteria",
+    "backends",
+    "grammars",
+    "constraints",
+    "drafters",
+    "observers",
+)
 EVENTS = (
     "request_added",
     "first_token",
@@ -75,6 +85,7 @@ class Catalogue:
     grammars: dict[str, Any] = field(default_factory=dict)
     constraints: dict[str, ConstraintReader] = field(default_factory=dict)
     """The readers of constraints: grammar engines."""
+    drafters: dict[str, Drafter] = field(default_factory=dict)
     observers: dict[str, Any] = field(default_factory=dict)
     handlers: dict[str, tuple[tuple[str, Handler], ...]] = field(default_factory=dict)
     """The methods of the observers, each with the name of its observer, by the event that they handle."""
@@ -179,6 +190,7 @@ _REQUIRED = (
     (StoppingCriteria, "check"),
     (Backend, "run"),
     (ConstraintReader, "compiled"),
+    (Drafter, "draft"),
 )
 """The method that every subclass must define."""
 

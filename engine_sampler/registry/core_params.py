@@ -46,6 +46,10 @@ MAX_OPTION = 1024
 """The default limit on an option of a grammar, in bytes."""
 
 
+MAX_DRAFTERS = 8
+"""The most drafters of a request."""
+
+
 def _by_name(*params: Param) -> dict[str, Param]:
     return {param.name: param for param in params}
 
@@ -96,6 +100,13 @@ def _listed_by_row(value: Any) -> tuple[tuple[int, ...], ...] | None:
         return tuple(token_ids([t for t in row if t != -1]) for row in unhurried(rows)) or None
     except TypeError:
         raise TypeError(allowed) from None
+
+
+def _drafters(value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else tuple(dict.fromkeys(_tuple(value)))
+    if len(names) > MAX_DRAFTERS or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the name of a drafter, or a list of at most {MAX_DRAFTERS}")
+    return names
 
 
 def _early_stopping(value: Any) -> bool | str:
@@ -318,6 +329,13 @@ CORE_PARAMS = _by_name(
         bool,
         False,
         doc="draw the prompt's last token again, among those that begin with its text",
+    ),
+    Param(
+        "drafter",
+        object,
+        None,
+        convert=_drafters,
+        doc="what drafts tokens, in this order (Scheduler.draft): grammar, ngram, or a plugin's",
     ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),

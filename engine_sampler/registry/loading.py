@@ -30,6 +30,7 @@ from ..base.forking import fork_safe
 from ..contract import (
     Backend,
     ConstraintReader,
+    Drafter,
     Param,
     ParameterError,
     Sampler,
@@ -52,7 +53,7 @@ from .familiar_names import FAMILIAR_NAMES
 
 GROUP = "engine_sampler"
 DISTRIBUTION = "engine-sampler"
-BUILT_IN = ("engine_sampler.samplers", "engine_sampler.stopping", "engine_sampler.backends")
+BUILT_IN = tuple(f"engine_sampler.{part}" for part in ("samplers", "stopping", "drafters", "backends"))
 ABOVE = ("engine_sampler.grammar.plugin",)
 """What this package adds to the core as a plugin does; the core runs without it."""
 
@@ -237,6 +238,7 @@ def _staged(load: Callable[[], Any], origin: str) -> Catalogue:
     manager.hook.register_backends(register=adder("backends", Backend))
     manager.hook.register_grammars(register=add_grammar)
     manager.hook.register_constraints(register=adder("constraints", ConstraintReader))
+    manager.hook.register_drafters(register=adder("drafters", Drafter))
     manager.hook.register_observers(register=add_observer)
     return staged
 
@@ -339,6 +341,16 @@ def mask_filler(name: str | None = None) -> Callable[..., dict[int, BaseExceptio
         return constraint_reader(name).fill_masks
     except ParameterError:
         return fill_each
+
+
+def drafters_named(names: Sequence[str]) -> list[Drafter]:
+    """The drafters of these names; raises `ParameterError` for one that no plugin registers."""
+    known = default_registry().catalogue.drafters
+    for name in names:
+        if name not in known:
+            allowed = f"some of {', '.join(known)}"
+            raise ParameterError(f"drafter={quoted(name)} is not allowed: {allowed}")
+    return [known[name] for name in names]
 
 
 _SHORTEST_PREFIX = 3

@@ -65,6 +65,11 @@ class Constraint:
         return self._accepted
 
     @property
+    def forcing(self) -> Any:
+        """The matcher of the text that comes next; None where a marker may begin before that, or goes on."""
+        return getattr(self.matcher, "past_opening", self.matcher)
+
+    @property
     def is_own(self) -> bool:
         """Whether the matcher is one of our own, of which copies may go ahead."""
         return self._before is not None

@@ -46,6 +46,7 @@ _PARTS = {
     "raw_logprobs": "the logprobs",
     "stop_checks": "the stop checks",
     "answer": "the parser",
+    "drafting": "the drafters",
 }
 """The attributes of a request that are a `RequestPart` or None, and what errors call them."""
 
@@ -70,6 +71,7 @@ class Request(RequestEnd):
     raw_logprobs    None unless siblings compete or a criterion needs them.
     stop_checks     whether it ends.
     answer          what reads its output; None without a parser.
+    drafting        the states of its drafters; None until drafts are asked for.
     score           what a beam search ranks it by, once it has ended.
     backlog         tokens chosen elsewhere, each with its logprob, which its grammar has not accepted yet:
                     that takes more work than a step may do. Replaced, never changed in place.
@@ -111,6 +113,7 @@ class Request(RequestEnd):
         self.position: int | None = None
         self.given_grammar: Any = None
         self.answer: AnswerReader | None = None
+        self.drafting: RequestPart | None = None
         self.stop_checks = StopChecks(
             params, history.prompt_token_ids, vocabulary, stopping_criteria, max_model_len, ends=ends
         )

@@ -142,7 +142,7 @@ class StepRunner:
             report_group(
                 m.configuration.chain,
                 backend,
-                [inputs.ids[i] for i in m.indices],
+                [inputs.requests[i] for i in m.indices],
                 decisions_of(backend, self._requests.slots, m.configuration.plan),
             )
             for m in grouping.members(inputs)

@@ -4,9 +4,10 @@
         sampler = RobustZ()
         params = [dict(robust_z=0.5), dict(robust_z=2.0)]
 
-`SamplerContract`, `SelectorContract`, `StoppingContract`, `BackendContract`, `GrammarContract` and
-`ObserverContract` (what a plugin registers), and `MatcherContract` (anything that constrains a text) hold the
-laws as methods that pytest collects from such a subclass; the built-in parts are tested by the same kits.
+`SamplerContract`, `SelectorContract`, `StoppingContract`, `BackendContract`, `GrammarContract`,
+`DrafterContract` and `ObserverContract` (what a plugin registers), and `MatcherContract` (anything that
+constrains a text) hold the laws as methods that pytest collects from such a subclass; the built-in parts are
+tested by the same kits.
 `LibraryContract` is for compiled libraries. `failing_laws` runs laws without pytest, and so does
 `engine-sampler check NAME`.
 ENGINE_SAMPLER_TEST_ROUNDS=20 lets the first pass of every kit try twenty times as much, and
@@ -20,6 +21,7 @@ from .backends import BackendContract
 from .batches import packed
 from .cases import KINDS, Case, make_case, times
 from .chains import random_settings, vocabulary_of
+from .drafters import DrafterContract
 from .grammars import GrammarContract
 from .laws import Contract, failing_laws
 from .library import LibraryContract
@@ -36,6 +38,7 @@ __all__ = [
     "BackendContract",
     "Case",
     "Contract",
+    "DrafterContract",
     "GrammarContract",
     "LibraryContract",
     "MatcherContract",

@@ -22,6 +22,7 @@ from ..grammar.plugin.constraints import grammar_named
 from ..registry import PluginStatus, Registry, default_registry
 from .backends import BackendContract
 from .chains import vocabulary_of
+from .drafters import DrafterContract
 from .grammars import GrammarContract
 from .laws import Contract, laws_of, result_of
 from .library import check_apart
@@ -38,6 +39,7 @@ KINDS = {
     "stopping_criteria": (StoppingContract, "criterion"),
     "backends": (BackendContract, "backend"),
     "grammars": (GrammarContract, "grammar"),
+    "drafters": (DrafterContract, "drafter"),
     "observers": (ObserverContract, "observer"),
 }
 """The kit of each kind of object, and the attribute that takes the object."""

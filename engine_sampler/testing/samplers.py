@@ -10,10 +10,10 @@ import numpy as np
 
 from ..arithmetic import draw64
 from ..contract import Example, Rows, Sampler, Truncation
+from .bounded import WorkCounter
 from .cases import Case, with_padding
 from .exactness import ExactContract
 from .laws import STEPS
-from .parts import WorkCounter
 from .row_functions import RowFunction
 from .search.live import Live
 from .search.surroundings import quiet

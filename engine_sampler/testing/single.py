@@ -9,6 +9,7 @@ import numpy as np
 
 from ..contract import (
     Chain,
+    Drafter,
     Param,
     ParameterError,
     Rows,
@@ -95,7 +96,7 @@ def open_slots(
     return slots, np.array(index, np.int64)
 
 
-def known_params(part: Sampler | Selector | StoppingCriteria) -> dict[str, Param]:
+def known_params(part: Sampler | Selector | StoppingCriteria | Drafter) -> dict[str, Param]:
     """Every registered parameter, and those of `part`, by name."""
     return {**default_registry().catalogue.params, **{p.name: p for p in part.params}}
 
@@ -107,14 +108,14 @@ def settings(sampler: Sampler | Selector, params: Params) -> dict[str, Any]:
     return values
 
 
-def values_for(part: Sampler | Selector | StoppingCriteria, params: Params) -> dict[str, Any]:
+def values_for(part: Sampler | Selector | StoppingCriteria | Drafter, params: Params) -> dict[str, Any]:
     """Every parameter by name as `part` would see it, each checked."""
     known = known_params(part)
     return {name: param.neutral for name, param in known.items()} | _checked(part, params, known)
 
 
 def _checked(
-    part: Sampler | Selector | StoppingCriteria, params: Params, known: Mapping[str, Param]
+    part: Sampler | Selector | StoppingCriteria | Drafter, params: Params, known: Mapping[str, Param]
 ) -> dict[str, Any]:
     """The parameters that are given, each checked."""
     values = {}

@@ -123,6 +123,13 @@ class Tokenizer:
             return self._longest_match(data)
         return self.encode(text)
 
+    def split_bytes(self, data: bytes) -> list[int]:
+        """`data` in the middle of a text as token ids: as `encode` splits it, or by the longest match if
+        `encode` puts a dummy prefix before a text. Raises ValueError if no tokens spell it."""
+        ids = self.encode_bytes(data)
+        spells = b"".join(self.token_bytes[token_id] for token_id in ids) == data
+        return ids if spells else self._longest_match(data)
+
     @property
     def has_encoding(self) -> bool:
         """Whether the model's own encoding is known; else `encode` takes the longest matching token."""

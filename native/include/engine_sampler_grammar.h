@@ -178,16 +178,18 @@ int32_t es_matcher_is_accepting(es_matcher *matcher);
 /* Whether an EOS token was accepted. */
 int32_t es_matcher_is_terminated(const es_matcher *matcher);
 
-/* The bytes that must come next in any case: at most `room`; a negated es_grammar_code for a fault. */
-int64_t es_matcher_forced(es_matcher *matcher, uint8_t *out, int64_t room);
+/* The bytes that must come next in any case: at most `room`; a negated es_grammar_code for a fault. `work` is as
+ * for es_matcher_accept. */
+int64_t es_matcher_forced(es_matcher *matcher, uint8_t *out, int64_t room, es_grammar_work *work);
 
 /* The tokens that spell those bytes: always the longest one, stopping where a longer token could extend past
  * the known bytes. At most `room`; a negated es_grammar_code for a fault. `work` is as for
  * es_matcher_accept. */
 int64_t es_matcher_forced_tokens(es_matcher *matcher, int32_t *out, int64_t room, es_grammar_work *work);
 
-/* The bytes that may come next: out[b] is 1 if byte b may. Returns an es_grammar_code. */
-int32_t es_matcher_next_bytes(es_matcher *matcher, uint8_t *out);
+/* The bytes that may come next: out[b] is 1 if byte b may. Returns an es_grammar_code. `work` is as for
+ * es_matcher_accept. */
+int32_t es_matcher_next_bytes(es_matcher *matcher, uint8_t *out, es_grammar_work *work);
 
 /* The terminals of an Earley parser that the next byte or special token may belong to: out[t] becomes 1 for those
  * that are being read or may begin, 0 for all others. Returns an es_grammar_code. */

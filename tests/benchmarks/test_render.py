@@ -19,7 +19,8 @@ def test_a_table_takes_the_place_of_the_one_between_its_markers(
 
 
 @pytest.mark.parametrize(
-    "name", ["results", "reads", "generation", "peers", "drafts", "overlap", "grammars", "corpus"]
+    "name",
+    ["results", "reads", "generation", "peers", "drafts", "saved steps", "overlap", "grammars", "corpus"],
 )
 def test_every_table_has_one_place(name: str) -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in render.PAGES.glob("*.md"))

@@ -88,6 +88,7 @@ def test_every_kind_is_listed(registry):
         "selectors",
         "stopping_criteria",
         "grammars",
+        "drafters",
         "observers",
     ]
 

@@ -127,8 +127,10 @@ class Case:
         """Every other public call, for the faulty request."""
         scheduler, row = self.scheduler, np.zeros((1, VOCAB), np.float32)
         for call in (
+            lambda: scheduler.draft(["faulty"], 4),
             lambda: scheduler.fork("faulty", new_request_id="twin"),
             lambda: scheduler.rollback("twin", 1),
+            lambda: scheduler.draft(["twin"], 4),
             lambda: scheduler.forced_tokens("faulty"),
             lambda: scheduler.process(row, ["faulty"]),
             lambda: scheduler.prepare(["faulty"]),

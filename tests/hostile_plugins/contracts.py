@@ -14,6 +14,7 @@ from engine_sampler.backends.library.header import contract as c_contract
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import (
     Backend,
+    Drafter,
     Param,
     Sampler,
     Selection,
@@ -327,6 +328,27 @@ def _observer(case: Case, method: str) -> None:
     case.add = lambda scheduler, params: scheduler.add(params, [1], request_id="faulty")
 
 
+class PlainDrafter(Plain, Drafter):
+    name = "hostile_drafter"
+
+    def draft(self, state: list[int], text: Any, count: int) -> list[int]:
+        return state[-1:] * count
+
+
+def _drafter(case: Case, method: str) -> None:
+    drafter = _breaks(PlainDrafter(), case, method)
+
+    class Plugin:
+        @hookimpl
+        def register_drafters(self, register: Any) -> None:
+            register(drafter)
+
+    case.plugged = lambda: registered_plugin(Plugin())
+    case.add = lambda scheduler, params: scheduler.add(
+        params.replace(drafter="hostile_drafter"), [1], request_id="faulty", output_token_ids=[5]
+    )
+
+
 def _grammar_without_eos(case: Case, method: str) -> None:
     tokenizer = EndlessVocabulary()
     case.make = lambda size, _, **keywords: Scheduler(size, tokenizer, **keywords)
@@ -387,6 +409,7 @@ METHODS: tuple[FaultyMethod, ...] = (
     *(FaultyMethod("bounded constraint", m, _BOUNDED) for m in ("fill_bitmask", "accept", "forced_tokens")),
     FaultyMethod("constraint without EOS", "is_accepting", _grammar_without_eos),
     *(FaultyMethod("backend", m, _backend, isolated=False) for m in ("run", "compile", "apply")),
+    *(FaultyMethod("drafter", m, _drafter) for m in (*STATEFUL, "draft")),
     *(FaultyMethod("observer", m, _observer) for m in ("request_added", "step_finished", "request_finished")),
     FaultyMethod("tokenizer", "text_bytes", _tokenizer),
 )

@@ -180,6 +180,9 @@ CALLS: Sequence[tuple[str, Call]] = (
     ("remove", lambda s: s.remove("x")),
     ("forced tokens", lambda s: s.forced_tokens("keys")),
     ("explain", lambda s: s.explain()),
+    ("draft", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
+    ("rollback behind a draft", lambda s: s.rollback("regex", 1)),
+    ("draft again", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
     *((f"step {n}", step) for n in range(3)),
 )
 """What is called, in this order."""

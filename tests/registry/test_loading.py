@@ -98,6 +98,11 @@ class Plugin:
             register(name, grammar)
 
     @hookimpl
+    def register_drafters(self, register: Callable[[Any], None]) -> None:
+        for drafter in self.others.get("drafters", ()):
+            register(drafter)
+
+    @hookimpl
     def register_observers(self, register: Callable[[Any], None]) -> None:
         for observer in self.others.get("observers", ()):
             register(observer)
@@ -118,6 +123,7 @@ def test_built_ins_come_through_the_hooks_and_are_listed(registry: Registry) -> 
     assert [(p.name, p.state) for p in registry.plugins] == [
         ("engine_sampler.samplers", "loaded"),
         ("engine_sampler.stopping", "loaded"),
+        ("engine_sampler.drafters", "loaded"),
         ("engine_sampler.backends", "loaded"),
         ("engine_sampler.grammar.plugin", "loaded"),
     ]

@@ -105,6 +105,7 @@ def wrong_calls(scheduler: Scheduler, random: Random) -> Iterator[tuple[str, Cal
     yield "unknown to remove", lambda: scheduler.remove(unknown)
     yield "unknown to record", lambda: scheduler.record(unknown)
     yield "unknown to forced_tokens", lambda: scheduler.forced_tokens(unknown)
+    yield "unknown to draft", lambda: scheduler.draft([unknown])
     yield "one row too many", lambda: scheduler.step(np.zeros((len(live) + 1, VOCAB), np.float32))
     yield "several in add", lambda: scheduler.add(SamplingParams(n=2))
     yield "a prompt outside", lambda: scheduler.add(plain, [0, VOCAB])

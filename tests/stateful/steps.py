@@ -131,6 +131,10 @@ class Steps(State):
         return self.last_members
 
     def _drafts(self, ids: Sequence[Any]) -> list[Tree]:
+        if self.chance(0.3):
+            drafted = repeated_once(lambda: self.scheduler.draft(ids, MOST_DRAFTS, ("grammar", "ngram")))
+            drafts = [drafted.get(i, []) if i in self.shadows else [] for i in ids]
+            return [(draft, [*range(-1, len(draft) - 1)]) for draft in drafts]
         chains = [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
         return [self._branched(chain) for chain in chains]
 

@@ -12,6 +12,7 @@ from engine_sampler import contract
 from engine_sampler.contract import (
     Backend,
     BoundedMatcher,
+    Drafter,
     Matcher,
     Sampler,
     Selector,
@@ -23,7 +24,20 @@ from engine_sampler.contract import (
 from engine_sampler.registry import EVENTS
 from engine_sampler.testing import failing_laws
 
-from .wrong.right import AtWord, BoundedSteps, Budget, Last, Near, Plain, Steps, Tokens, Toll, Word, kit_of
+from .wrong.right import (
+    AtWord,
+    BoundedSteps,
+    Budget,
+    Echo,
+    Last,
+    Near,
+    Plain,
+    Steps,
+    Tokens,
+    Toll,
+    Word,
+    kit_of,
+)
 from .wrong.row_functions import Counting
 
 
@@ -44,11 +58,13 @@ TRIED: tuple[tuple[type, tuple[type, ...]], ...] = (
     (Matcher, (Steps,)),
     (BoundedMatcher, (BoundedSteps,)),
     (Backend, (Plain,)),
+    (Drafter, (Echo,)),
 )
 """What plugins subclass, and right plugins with which every method is tried."""
 
 GIVEN = {
-    *("BackendError", "Batch", "Chain", "ConstraintError", "DeferredBackend", "Example", "GrammarMeasures"),
+    *("BackendError", "Batch", "Chain", "ConstraintError", "DeferredBackend", "DraftedText", "Example"),
+    "GrammarMeasures",
     *("Group", "LogprobsRequest", "LookAhead", "Param", "ParameterError", "PreparedMasks", "Rows"),
     *("Selection", "SlotEntry", "SlotTable", "Stateful", "StepMeasures", "StopVerdict", "TextMatch"),
     *("TextState", "UnfinishedError", "Vocabulary", "Watch", "Work"),

@@ -16,9 +16,10 @@ from ..conftest import ROUNDS
 from ..registry.test_loading import Plugin
 from .briefly import broken_by, searched_briefly
 from .wrong.backends import ScoresNaN
+from .wrong.drafters import UndoesNothing
 from .wrong.grammars import AllowsEmptyTokens
 from .wrong.observers import TakesTheTokens
-from .wrong.right import Automaton, Balanced, Budget, Last, Near, Plain, Tokens
+from .wrong.right import Automaton, Balanced, Budget, Echo, Last, Near, Plain, Tokens
 from .wrong.truncations import Resurrects
 
 MASKS, NEUTRAL = "the_mask_is_what_accept_takes", "neutral_values_change_nothing"
@@ -78,6 +79,8 @@ def test_a_wrong_sampler_fails_by_the_name_of_the_law() -> None:
         ("plain", {"backends": [ScoresNaN()]}, "the_declaration_is_sound", "failed"),
         ("words", {"grammars": {"words": Automaton()}}, MASKS, "passed"),
         ("words", {"grammars": {"words": AllowsEmptyTokens()}}, "tokens_without_text_are_masked", "failed"),
+        ("echo", {"drafters": [Echo()]}, "rollback_undoes_accept", "passed"),
+        ("echo", {"drafters": [UndoesNothing()]}, "rollback_undoes_accept", "failed"),
         ("Tokens", {"observers": [Tokens()]}, "no_event_makes_it_fail", "passed"),
         ("TakesTheTokens", {"observers": [TakesTheTokens()]}, "what_it_is_shown_is_only_read", "failed"),
     ],

@@ -44,6 +44,14 @@ def test_the_models_own_encoder_is_used():
     assert Tokenizer([b"a"], encode=lambda text: [0] * len(text)).encode("xyz") == [0, 0, 0]
 
 
+def test_bytes_within_a_text_are_split_without_the_encoders_dummy_prefix():
+    prefixed = Tokenizer([b" ", b"a", b"aa"], encode=lambda text: [0, *(1 for _ in text)])
+    assert prefixed.split_bytes(b"aaa") == [2, 1]
+    assert Tokenizer([b"a", b"aa"], encode=lambda text: [0 for _ in text]).split_bytes(b"aa") == [0, 0]
+    with pytest.raises(ValueError, match="no token matches"):
+        prefixed.split_bytes(b"b")
+
+
 def test_bytes_that_are_text_are_encoded_by_the_encoder():
     tokenizer = Tokenizer([b"a", b"\xc3", b"\xa9"], encode=lambda text: [0])
     assert tokenizer.encode_bytes("é".encode()) == [0]

@@ -39,7 +39,7 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
 
     def fill_bitmask(self, bitmask: Any, row: int = 0, work: Work | None = None) -> None:
         """Write the mask of the next token into a row of `bitmask`, int32 `[rows, ceil(vocab / 32)]`."""
-        self.matcher.fill_bitmask(bitmask, row, **_given(work))
+        self.matcher.fill_bitmask(bitmask, row, **given_work(work))
         words = bitmask[row]
         try:
             refused = self._refused(words, spending(work))
@@ -62,7 +62,7 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow."""
-        given = _given(work)
+        given = given_work(work)
         ends = token_id in self._tokenizer.eos_token_ids or token_id in self._tokenizer.special_token_ids
         if not 0 <= token_id < len(self._tokenizer):
             return bool(self.matcher.accept(token_id, **given))
@@ -129,13 +129,13 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
     def validate(self, token_ids: Sequence[int]) -> int:
         """The number of leading tokens that could be accepted in turn; nothing changes."""
 
-    def forced_bytes(self, limit: int = 4096) -> bytes:
+    def forced_bytes(self, limit: int = 4096, work: Work | None = None) -> bytes:
         """Bytes that must come next, at most `limit`."""
-        return bytes(self.matcher.forced_bytes(limit))
+        return bytes(self.matcher.forced_bytes(limit, **given_work(work)))
 
     def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
         """Tokens that must come next, at most `limit`; [] if there is a choice."""
-        return list(self.matcher.forced_tokens(limit, **_given(work)))
+        return list(self.matcher.forced_tokens(limit, **given_work(work)))
 
     def open_terminals(self) -> np.ndarray:
         """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""
@@ -143,10 +143,10 @@ class FollowingMatcher(ForkedByCopy, ABC, Generic[Position]):
         return found
 
     @abstractmethod
-    def next_bytes(self) -> bytes:
+    def next_bytes(self, work: Work | None = None) -> bytes:
         """The bytes that may come next, ascending."""
 
 
-def _given(work: Work | None) -> dict[str, Work]:
+def given_work(work: Work | None) -> dict[str, Work]:
     """`work` as the keyword that a bounded matcher takes."""
     return {} if work is None else {"work": work}

@@ -394,10 +394,10 @@ class NativeMatcher(ForkedByCopy):
         tokens = self.grammar.ffi.new("int32_t[]", list(token_ids))
         return self._count(self._library.es_matcher_validate(self._pointer, tokens, len(token_ids)))
 
-    def forced_bytes(self, limit: int = 4096) -> bytes:
-        """The bytes that must come next, at most `limit`."""
+    def forced_bytes(self, limit: int = 4096, work: Work | None = None) -> bytes:
+        """The bytes that must come next, at most `limit`; UnfinishedError if `work` is too little."""
         out = self.grammar.ffi.new("uint8_t[]", limit)
-        count = self._count(self._library.es_matcher_forced(self._pointer, out, limit))
+        count = self._count(self._library.es_matcher_forced(self._pointer, out, limit, _work_in_c(work)))
         return bytes(self.grammar.ffi.buffer(out, count))
 
     def forced_tokens(self, limit: int = 1024, work: Work | None = None) -> list[int]:
@@ -414,11 +414,12 @@ class NativeMatcher(ForkedByCopy):
         longest = self.grammar.ffi.unpack(out, count) if count else []
         return as_encoded(self, longest, self.grammar.vocabulary.split, limit)
 
-    def next_bytes(self) -> bytes:
-        """The bytes that may come next, ascending."""
-        out = self.grammar.ffi.new("uint8_t[256]")
-        self._count(-self._library.es_matcher_next_bytes(self._pointer, out))
-        return bytes(byte for byte in range(256) if out[byte])
+    def next_bytes(self, work: Work | None = None) -> bytes:
+        """The bytes that may come next, ascending; UnfinishedError if `work` is too little."""
+        out = np.empty(256, np.uint8)
+        buffer = self.grammar.ffi.from_buffer("uint8_t[]", out)
+        self._count(-self._library.es_matcher_next_bytes(self._pointer, buffer, _work_in_c(work)))
+        return np.flatnonzero(out).astype(np.uint8).tobytes()
 
     def open_terminals(self) -> np.ndarray:
         """Which terminals the next token may begin in: uint8, 1 for each that is being read or may begin."""

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...contract import Work
 from ...tokenizer import Tokenizer
 from ..errors import GrammarLimitError
-from .following import FollowingMatcher
+from .following import FollowingMatcher, given_work
 from .token_texts import texts_of
 from .unique_items.vocabulary import head_of
 
@@ -222,8 +223,8 @@ class UniqueKeysMatcher(FollowingMatcher[KeyPosition]):
                 return number
         return count
 
-    def next_bytes(self) -> bytes:
+    def next_bytes(self, work: Work | None = None) -> bytes:
         """The bytes that may come next, ascending."""
         position = self._positions[-1]
-        found: bytes = self.matcher.next_bytes()
+        found: bytes = self.matcher.next_bytes(**given_work(work))
         return bytes(byte for byte in found if position_after(position, bytes((byte,))) is not None)

@@ -82,11 +82,16 @@ class OpeningMatcher(ForkedByCopy):
         return self._goes_on and bool(self.inner.is_terminated())
 
     def forced_tokens(self, *, work: Work | None = None) -> list[int]:
-        forced = getattr(self.inner, "forced_tokens", None)
-        if forced is None or not self._goes_on or (self.is_open and not self._count):
+        forced = getattr(self.past_opening, "forced_tokens", None)
+        if forced is None:
             return []
         tokens: list[int] = forced(**_limits(work))
         return tokens
+
+    @property
+    def past_opening(self) -> Any:
+        """The inner matcher; None where a marker may begin or goes on."""
+        return self.inner if self._goes_on and not (self.is_open and not self._count) else None
 
     def open_terminals(self) -> Any:
         """As the inner matcher has it, of which nothing is read within a marker."""

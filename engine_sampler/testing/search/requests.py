@@ -14,8 +14,8 @@ from ...contract import Rows, Sampler, UnfinishedError, Vocabulary, Work
 from ...requests.history import History
 from ...requests.slots import Slots
 from ...requests.state import RequestState
+from ..bounded import LEAST
 from ..cases import Case
-from ..parts import LEAST
 from ..single import chain_of, known_params, settings
 from .drawing import draw_depth, draw_history, draw_row, draw_seed
 from .machine import RandomMachine

@@ -12,6 +12,7 @@ from engine_sampler.arithmetic import coin, settle
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.contract import (
     Backend,
+    Drafter,
     Example,
     Param,
     Sampler,
@@ -28,6 +29,7 @@ from engine_sampler.contract import (
 )
 from engine_sampler.testing import (
     BackendContract,
+    DrafterContract,
     GrammarContract,
     MatcherContract,
     ObserverContract,
@@ -475,6 +477,29 @@ class Automaton:
         return Compiled(tokenizer, self.kind)
 
 
+# --- drafters ------------------------------------------------------------------------------------
+
+
+class Echo(Drafter):
+    """Drafts what followed the last token before."""
+
+    name = "echo"
+
+    def new_state(self, params: Any, vocabulary: Any) -> Any:
+        return []
+
+    def accept(self, state: Any, token_ids: Any) -> None:
+        state += token_ids
+
+    def rollback(self, state: Any, n: int) -> None:
+        del state[len(state) - n :]
+
+    def draft(self, state: Any, text: Any, count: int) -> Any:
+        before = state[:-1]
+        at = len(before) - before[::-1].index(state[-1]) if state and state[-1] in before else len(state)
+        return state[at : at + count]
+
+
 # --- observers -----------------------------------------------------------------------------------
 
 
@@ -512,6 +537,7 @@ ATTRIBUTES: Mapping[type, Mapping[str, Any]] = {
     Steps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
     BoundedSteps: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b"abd", b""]},
     Automaton: {"texts": [b"d!", b"abacd!"], "other_texts": [b"ab", b""]},
+    Echo: {},
     Tokens: {},
     Plain: {},
 }
@@ -523,6 +549,7 @@ KITS: tuple[tuple[type, type, str, Mapping[str, Any]], ...] = (
     (StoppingCriteria, StoppingContract, "criterion", {"rounds": 6}),
     (Steps, MatcherContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 6}),
     (Automaton, GrammarContract, "grammar", {"tokenizer": TOKENIZER, "rounds": 2}),
+    (Drafter, DrafterContract, "drafter", {"rounds": 8}),
     (Tokens, ObserverContract, "observer", {}),
     (Backend, BackendContract, "backend", {"vocab_sizes": (40,), "chains": 4}),
 )

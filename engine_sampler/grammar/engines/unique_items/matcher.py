@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ....base.json_cursor import JsonPlace, JsonScalar, characters_of
-from ....contract import spending
+from ....contract import Work, spending
 from ....tokenizer import Tokenizer
 from ...program.byte_sets import first_bytes
 from ...program.embedding import expressions
@@ -19,7 +19,7 @@ from ...program.rules import UNIQUE_MARK, Program
 from ...schema.options import DEFAULTS
 from ...schema.scalars.numbers import any_integer, any_number
 from ...schema.scalars.texts import STRING
-from ..following import FollowingMatcher
+from ..following import FollowingMatcher, given_work
 from .arrays import FRESH, Feed, UniqueItemsReading, continuing, has_few_rivals, may_repeat, signature, step
 from .values import Values
 from .vocabulary import Index, Mask, head_of, parts_of
@@ -170,10 +170,11 @@ class UniqueItemsMatcher(FollowingMatcher[JsonPlace]):
         other = self.fork()
         return next((n for n, token_id in enumerate(token_ids) if not other.accept(token_id)), len(token_ids))
 
-    def next_bytes(self) -> bytes:
+    def next_bytes(self, work: Work | None = None) -> bytes:
         """The bytes that may come next, ascending."""
-        found = [bytes((byte,)) for byte in self.matcher.next_bytes()]
-        return b"".join(one for one in found if _done(self._may_follow(one), spending(None)))
+        found, spend = self.matcher.next_bytes(**given_work(work)), spending(work)
+        possible = [bytes((byte,)) for byte in found]
+        return b"".join(one for one in possible if _done(self._may_follow(one), spend))
 
     # --- Masks ---
 

@@ -44,9 +44,9 @@ static int64_t forced_bytes(es_matcher *m, void *arguments) {
     return force_bytes(&m->grammar->states, &state, f->out, f->room);
 }
 
-int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room) {
+int64_t es_matcher_forced(es_matcher *m, uint8_t *out, int64_t room, es_grammar_work *work) {
     eg_forced f = {out, room};
-    return eg_matcher_call(m, forced_bytes, &f, NULL);
+    return eg_matcher_call(m, forced_bytes, &f, work);
 }
 
 /* The child of `node` by `byte` in the vocabulary's trie, or -1. */
@@ -101,8 +101,8 @@ static int64_t next_bytes(es_matcher *m, void *arguments) {
     return ES_GRAMMAR_OK;
 }
 
-int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out) {
-    return (int32_t)-eg_matcher_call(m, next_bytes, out, NULL);
+int32_t es_matcher_next_bytes(es_matcher *m, uint8_t *out, es_grammar_work *work) {
+    return (int32_t)-eg_matcher_call(m, next_bytes, out, work);
 }
 
 /* Terminals that are ignored have numbers of their own, behind those of the program. */

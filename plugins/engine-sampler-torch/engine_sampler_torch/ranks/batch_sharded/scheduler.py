@@ -91,7 +91,7 @@ class BatchShardedScheduler:
 
     Not offered: `process`, `last_result`, `strict`, `draft_trees`; `grammar_compiler` with all that waits
     (`on_ready`, `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`;
-    `name`; `export` and `add_exported`; `score_prompt`; the parameters `return_sampling_mask` and
+    `name`; `export` and `add_exported`; `draft`, `score_prompt`; the parameters `return_sampling_mask` and
     `logprob_token_ids`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
     other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of `local`.
 

@@ -1,0 +1,21 @@
+"""The built-in drafters keep the laws of every drafter."""
+
+from __future__ import annotations
+
+from engine_sampler.registry import default_registry
+from engine_sampler.testing import DrafterContract
+
+DRAFTERS = default_registry().catalogue.drafters
+
+
+class TestGrammar(DrafterContract):
+    drafter = DRAFTERS["grammar"]
+
+
+class TestNgram(DrafterContract):
+    drafter = DRAFTERS["ngram"]
+    params = (
+        {},
+        {"prompt_lookup_max": 1, "prompt_lookup_min": 1},
+        {"prompt_lookup_max": 64, "prompt_lookup_min": 3},
+    )
