@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import engine_sampler_koboldai as koboldai
+from engine_sampler_koboldai import koboldai
 from engine_sampler_llama_cpp import requests
 
 from engine_sampler.contract import Param

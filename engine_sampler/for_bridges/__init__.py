@@ -32,7 +32,7 @@ from ..grammar.bodies.structured import response_format
 from ..grammar.bodies.tools import Function, call_list, chosen_functions, take_tools, tool_calls
 from ..grammar.plugin.constraints import constraint_of, matcher_of
 from ..params import build_chain, takes_grammar
-from ..params.bodies import check_text, mapping
+from ..params.bodies import check_text, mapping, sequence_breakers
 from ..params.chain import EDITS
 from ..params.costs import check_repeats
 from ..params.families import Reasoning
@@ -40,6 +40,7 @@ from ..params.families.templates import family_named
 from ..params.openai import TRANSPORT, canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..params.thinking_keys import MARKS, take_thinking
+from ..params.unknown_keys import Unknown, known_only
 from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, unknown
 from ..requests.called_criteria import CalledCriteria, as_criterion
 from ..samplers.penalties import divided, lowered
@@ -54,14 +55,15 @@ from .peers import Peer, PeerError
 from .places import PeerPlaces, Signatures, overriding
 from .request_body import (
     BodyField,
+    banned_ids,
     from_gbnf,
+    ordered,
     read_fields,
     read_logit_bias,
-    refuse_unknown,
-    refuse_unsupported,
     stop_strings,
     switch,
     switched_off,
+    synonyms_of,
 )
 from .rows import (
     BridgeSampler,
@@ -97,8 +99,10 @@ __all__ = [
     "Reasoning",
     "Session",
     "Signatures",
+    "Unknown",
     "array_of",
     "as_criterion",
+    "banned_ids",
     "build_chain",
     "call_list",
     "canonical_keys",
@@ -121,6 +125,7 @@ __all__ = [
     "instance_of",
     "integer_of",
     "integers_of",
+    "known_only",
     "library_of",
     "like",
     "load_functions",
@@ -133,6 +138,7 @@ __all__ = [
     "not_allowed",
     "one_of",
     "openai_logprobs",
+    "ordered",
     "overriding",
     "packed",
     "parameters_among",
@@ -140,15 +146,15 @@ __all__ = [
     "processed_by",
     "read_fields",
     "read_logit_bias",
-    "refuse_unknown",
-    "refuse_unsupported",
     "refused_with",
     "response_format",
     "rows_of_nan",
+    "sequence_breakers",
     "stop_strings",
     "structured_grammar",
     "switch",
     "switched_off",
+    "synonyms_of",
     "take_lazy_grammar",
     "take_thinking",
     "take_tools",

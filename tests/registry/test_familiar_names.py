@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import engine_sampler_koboldai as koboldai
+from engine_sampler_koboldai import koboldai
 import pytest
 from engine_sampler_llama_cpp import requests as llama_cpp
 
