@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from engine_sampler_llama_cpp import requests as llama_cpp
 
-from engine_sampler import SamplingParams
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, RENAMED
 from engine_sampler.params.thinking_keys import BUDGETS
 from engine_sampler.params.unknown_keys import NEUTRAL, REASONS
+from engine_sampler.registry import Catalogue
 
 from .tables import code, table
 
@@ -72,19 +72,21 @@ FIELDS: Mapping[str, frozenset[str]] = {
         "suffix task temperature text thinking token_ids_logprob token_indices_to_pool tool_choice tools "
         "top_k top_logprobs top_logprobs_num top_p use_audio_in_video user video_config video_data "
         "video_max_dynamic_patch watermark",
-        "TensorRT-LLM": "add_generation_prompt add_special_tokens additional_model_outputs agent_hierarchy "
-        "apply_batched_logits_processor bad bad_token_ids beam_search_diversity_rate beam_width_array best_of "
-        "cache_salt chat_template chat_template_kwargs conversation_params detokenize disaggregated_params "
-        "documents early_stopping echo embedding_bias end_id exclude_input_from_output frequency_penalty "
-        "guided_decoding ignore_eos include_stop_str_in_output injected_chat_template_kwargs length_penalty "
-        "logit_bias logits_processor logprobs lookahead_config lora_request max_completion_tokens max_tokens "
-        "media_io_kwargs messages min_p min_tokens mm_processor_kwargs model n no_repeat_ngram_size pad_id "
-        "parallel_tool_calls presence_penalty priority prompt prompt_ignore_length prompt_logprobs "
-        "prompt_token_ids prompt_token_ids_b64 reasoning_effort repetition_penalty response_format "
-        "return_context_logits return_encoder_output return_generation_logits return_perf_metrics seed "
-        "skip_special_tokens spaces_between_special_tokens stop stop_token_ids stream stream_options suffix "
-        "temperature thinking thinking_token_budget tool_choice tools top_k top_logprobs top_p top_p_decay "
-        "top_p_min top_p_reset_ids truncate_prompt_tokens use_beam_search user",
+        "TensorRT-LLM": "add_generation_prompt add_special_tokens additional_model_outputs "
+        "agent_hierarchy apply_batched_logits_processor bad bad_token_ids beam_search_diversity_rate "
+        "beam_width_array best_of cache_salt chat_template chat_template_kwargs conversation_params "
+        "detokenize disaggregated_params documents early_stopping echo embedding_bias end_id "
+        "exclude_input_from_output frequency_penalty guided_decoding ignore_eos "
+        "include_stop_str_in_output injected_chat_template_kwargs length_penalty logit_bias "
+        "logits_processor logprobs lookahead_config lora_request max_completion_tokens max_tokens "
+        "media_io_kwargs messages min_p min_tokens mm_processor_kwargs model n no_repeat_ngram_size "
+        "pad_id parallel_tool_calls presence_penalty priority prompt prompt_ignore_length "
+        "prompt_logprobs prompt_token_ids prompt_token_ids_b64 reasoning_effort repetition_penalty "
+        "response_format return_context_logits return_encoder_output return_generation_logits "
+        "return_perf_metrics seed skip_special_tokens spaces_between_special_tokens stop stop_token_ids "
+        "stream stream_options suffix temperature thinking thinking_token_budget tool_choice tools top_k "
+        "top_logprobs top_p top_p_decay top_p_min top_p_reset_ids truncate_prompt_tokens use_beam_search "
+        "user",
         "llama.cpp": "adaptive_decay adaptive_target backend_sampling cache_prompt chat_format chat_parser "
         "dry_allowed_length dry_base dry_multiplier dry_penalty_last_n dry_sequence_breakers "
         "dynatemp_exponent dynatemp_range frequency_penalty generation_prompt grammar grammar_lazy "
@@ -104,37 +106,37 @@ FIELDS: Mapping[str, frozenset[str]] = {
 llama.cpp's server."""
 
 
-def outcome(name: str, peer: str) -> str:
+def outcome(name: str, peer: str, catalogue: Catalogue) -> str:
     """What becomes of a field: the parameter that it is, or in words."""
     if peer == "llama.cpp":
-        return _llama_cpp(name)
+        return _llama_cpp(name, catalogue)
     if name in RENAMED:
         return f"`{RENAMED[name]}`"
     if name in READ:
         return READ[name]
-    if name in SamplingParams.parameters():
+    if name in catalogue.params:
         return "the same"
     if name in NEUTRAL:
         return f"refused, but for {code(NEUTRAL[name][0])}: {REASONS[name]}"
     return next(f"left to the server: {topic}" for topic, keys in LEFT_TO_THE_SERVER.items() if name in keys)
 
 
-def _llama_cpp(name: str) -> str:
+def _llama_cpp(name: str, catalogue: Catalogue) -> str:
     key = llama_cpp.RENAMED.get(name, name)
     if key in llama_cpp.FIELDS:
         ours = llama_cpp.FIELDS[key].name
         return "the same" if ours == name else f"`{ours}`"
     if key in llama_cpp.TRANSPORT:
         return "left to the server"
-    assert key in llama_cpp.SPECIAL or key in SamplingParams.parameters(), name
+    assert key in llama_cpp.SPECIAL or key in catalogue.params, name
     return "read as the server reads it"
 
 
-def field_table(peer: str) -> str:
+def field_table(peer: str, catalogue: Catalogue) -> str:
     """All fields of a peer's request, by what becomes of them."""
     by_outcome: dict[str, list[str]] = {}
     for name in sorted(FIELDS[peer]):
-        by_outcome.setdefault(outcome(name, peer), []).append(f"`{name}`")
+        by_outcome.setdefault(outcome(name, peer, catalogue), []).append(f"`{name}`")
     rows = [[" ".join(names), what] for what, names in sorted(by_outcome.items(), key=_rank)]
     return table([f"in {peer}", "here"], rows)
 

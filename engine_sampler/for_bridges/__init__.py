@@ -26,7 +26,6 @@ from ..base.arguments import (
 from ..base.calling import guarded
 from ..base.errors import tokenizer_given_as
 from ..base.packaged import load_functions
-from ..contract.values import id_of_digits
 from ..grammar.bodies.lazy_grammars import LAZY_KEYS, take_lazy_grammar
 from ..grammar.bodies.structured import response_format
 from ..grammar.bodies.tools import Function, call_list, chosen_functions, take_tools, tool_calls
@@ -64,6 +63,7 @@ from .request_body import (
     switch,
     switched_off,
     synonyms_of,
+    with_moving_temperature,
 )
 from .rows import (
     BridgeSampler,
@@ -121,7 +121,6 @@ __all__ = [
     "follow_update",
     "from_gbnf",
     "guarded",
-    "id_of_digits",
     "instance_of",
     "integer_of",
     "integers_of",
@@ -169,6 +168,7 @@ __all__ = [
     "unmoved",
     "why_unreadable",
     "with_attributes",
+    "with_moving_temperature",
     "within",
     "without_transport",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..arithmetic import GREEDY_BELOW
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
@@ -80,6 +81,16 @@ def read_fields(fields: Mapping[str, BodyField], body: Mapping[str, Any]) -> dic
     values = {key: field.default for key, field in fields.items() if field.default is not None} | dict(body)
     own = {key: value for key, value in values.items() if key not in fields}
     return {fields[k].name: fields[k].read(k, v) for k, v in values.items() if k in fields} | own
+
+
+def with_moving_temperature(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as llama.cpp and koboldcpp mean them: a temperature of 0 with a range is not greedy, but
+    moves from 0 to the range, which is that around its middle."""
+    temperature, width = parameters["temperature"], parameters["dynatemp_range"]
+    if temperature >= GREEDY_BELOW or not width:
+        return dict(parameters)
+    middle = (temperature + width) / 2
+    return {**parameters, "temperature": middle, "dynatemp_range": middle}
 
 
 # --- value formats that several systems share ------------------------------------------------------

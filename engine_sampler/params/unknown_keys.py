@@ -26,7 +26,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "negative_prompt": ("",),
     },
     "contrastive search reads hidden states, which are the engine's": {"penalty_alpha": (0,)},
-    "a sampler for it has to be installed": {
+    "no sampler for it is installed": {
         "skew": (0,),
         "encoder_repetition_penalty": (1,),
         "p_less_exponent": (2,),
@@ -34,8 +34,8 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "top_p_decay": (1,),
         "top_p_reset_ids": (-1, []),
     },
-    "use_beam_search with beam_width searches": {"num_beams": (1,), "beam_width_array": ([],)},
-    "all beams of a search are alike": {"beam_search_diversity_rate": (0,)},
+    "use_beam_search and beam_width ask for a beam search": {"num_beams": (1,), "beam_width_array": ([],)},
+    "beams of a search do not compete for diversity": {"beam_search_diversity_rate": (0,)},
     "temperature=0 is greedy": {"do_sample": (True,)},
     "dynatemp_range says how far the temperature moves": {
         "dynamic_temperature": (False,),
@@ -47,14 +47,14 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "repetition_penalty_slope is its name here": {"rep_pen_slope": (1, 0)},
     "logit_bias of -inf removes tokens": {"custom_token_bans": ("", []), "embedding_bias": ([],)},
     "bad_words are its name here": {"banned_strings": ("", [])},
-    "a criterion for it has to be installed": {"loop_detect_window": (0,)},
+    "no criterion for it is installed": {"loop_detect_window": (0,)},
     "prompts are read by the engine": {"token_healing": (False,), "auto_max_new_tokens": (False,)},
     "penalties count the whole prompt or, by penalty_scope, none of it": {"prompt_ignore_length": (0,)},
-    "penalties have no such range": {"repetition_decay": (0,)},
+    "penalties do not fade": {"repetition_decay": (0,)},
     "EOS tokens are the tokenizer's; stop_token_ids end a text, too": {"end_id": (-1,)},
+    "parameters of this library stand beside the others": {"custom_params": ({},)},
     "code of clients is not run": {
         "custom_logit_processor": ("",),
-        "custom_params": ({},),
         "logits_processor": ([],),
         "apply_batched_logits_processor": (False,),
     },
@@ -79,14 +79,14 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "frmtrmblln": (False,),
         "frmtrmspch": (False,),
     },
-    "marks are put by a plugin": {"watermark": (False, {}), "watermarking": (False,)},
+    "no plugin for watermarks is installed": {"watermark": (False, {}), "watermarking": (False,)},
     "a sampler has no rows of the prompt": {"prompt_logprob_start": (0, -1), "logprob_start_len": (-1,)},
-    "RowSampler.step scores listed tokens": {
+    "listed tokens are scored by RowSampler.step": {
         "logprob_token_ids": ([],),
         "token_ids_logprob": ([],),
         "prompt_logprob_token_ids": ([],),
     },
-    "results have no masks": {"return_sampling_mask": (False, 0), "sampling_logprobs_mode": ("selected",)},
+    "results do not have them": {"return_sampling_mask": (False, 0), "sampling_logprobs_mode": ("selected",)},
 }
 """Features that this library lacks, by the reason: their keys in requests of other systems, and the values
 with which they ask for nothing. Only asked for keys that are unknown: what is registered is read."""

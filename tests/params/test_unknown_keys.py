@@ -78,7 +78,7 @@ def test_no_feature_has_two_reasons() -> None:
 
 @pytest.mark.parametrize("value", [2, "on", [0], {"a": 0}, float("nan"), object()])
 def test_other_values_ask_for_something(value: Any) -> None:
-    with pytest.raises(ParameterError, match="guidance_scale=.* is not supported"):
+    with pytest.raises(ParameterError, match=r"guidance_scale=.* is not supported"):
         SamplingParams.from_dict({"guidance_scale": value})
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from docs.generate.request_fields import FIELDS, outcome
 from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.registry import default_registry
 
 CLASSES = {
     "vLLM": {
@@ -59,7 +60,7 @@ def read(peer: str, body: dict[str, Any]) -> SamplingParams:
 
 @pytest.mark.parametrize(("peer", "name"), NAMED)
 def test_a_field_becomes_what_the_table_says(peer: str, name: str) -> None:
-    what = outcome(name, peer)
+    what = outcome(name, peer, default_registry().catalogue)
     assert read(peer, {name: None}) == read(peer, {})
     message = ""
     try:

@@ -28,6 +28,7 @@ from engine_sampler.for_bridges import (
     switch,
     switched_off,
     synonyms_of,
+    with_moving_temperature,
     without_transport,
 )
 from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
@@ -141,7 +142,9 @@ def parameters_of(
     _translate_special_values(fields, is_cpp)
     parameters |= read_fields(FIELDS, fields)
     check_text(parameters)
-    return parameters | (_koboldcpp_order(order, parameters) if is_cpp else _koboldai_order(order))
+    if not is_cpp:
+        return parameters | _koboldai_order(order)
+    return with_moving_temperature(parameters | _koboldcpp_order(order, parameters))
 
 
 def _refuse_out_of_range(fields: Mapping[str, Any]) -> None:

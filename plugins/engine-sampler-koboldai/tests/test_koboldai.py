@@ -291,6 +291,11 @@ def test_a_value_is_read_as_koboldai_reads_it(body: dict[str, Any], expected: di
         ({"use_default_badwordsids": True}, {"ignore_eos": True, "bad_words": ()}),
         ({"temperature": -1}, {"temperature": 0.0}),
         ({"mirostat": 2, "dynatemp_range": 0.3}, {"mirostat": 2, "dynatemp_range": 0.0, "temperature": 0.75}),
+        ({"temperature": 0, "dynatemp_range": 0.5}, {"temperature": 0.25, "dynatemp_range": 0.25}),
+        ({"temperature": -1, "dynatemp_range": 0}, {"temperature": 0.0, "dynatemp_range": 0.0}),
+        ({"custom_token_bans": [2, 3]}, {"logit_bias": REMOVED_2_3}),
+        ({"max_new_tokens": 7, "stopping_strings": ["x"]}, {"max_tokens": 7, "stop": ("x",)}),
+        ({"repetition_penalty_range": 9}, {"penalty_last_n": 9, "repetition_penalty_range": None}),
         ({"stop_sequence": ["x"]}, {"include_stop_str_in_output": False}),
     ],
 )

@@ -43,6 +43,7 @@ from engine_sampler.for_bridges import (
     take_thinking,
     take_tools,
     tool_calls,
+    with_moving_temperature,
     without_transport,
 )
 from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
@@ -238,7 +239,7 @@ def _parameters(
     if parameters.get("json_schema") == {}:
         parameters["json_schema"] = {"type": "object"}
     check_text(parameters)
-    return parameters | _chain(names, parameters)
+    return with_moving_temperature(parameters | _chain(names, parameters))
 
 
 def _translate_special_values(fields: dict[str, Any]) -> None:
