@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +63,19 @@ def synonyms_of(keys: Collection[str]) -> dict[str, str]:
     """The other names of these keys, each with its key."""
     groups = [names.split() for names in SYNONYMS]
     return {name: key for group in groups for key in group if key in keys for name in group if name != key}
+
+
+@contextmanager
+def named_as_sent(body: Any, renamed: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name an alias where the body has that in place of the key that it stands for."""
+    try:
+        yield
+    except ParameterError as error:
+        name, sign, rest = str(error).partition("=")
+        sent = [key for key in body if renamed.get(key) == name] if isinstance(body, Mapping) else []
+        if not sent or name in body or type(error) is not ParameterError:
+            raise
+        raise ParameterError(f"{sent[0]}{sign}{rest}") from None
 
 
 def ordered(names: Sequence[str]) -> tuple[str, ...]:

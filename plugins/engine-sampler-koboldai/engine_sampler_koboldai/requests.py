@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine_sampler import SamplingParams, Tokenizer
-from engine_sampler.for_bridges import Unknown, check_tokenizer, guarded, one_of
+from engine_sampler.for_bridges import Unknown, check_tokenizer, guarded, named_as_sent, one_of
 
-from .koboldai import parameters_of
-from .webuis import WEB_UIS, body_of
+from .koboldai import RENAMED, parameters_of
+from .webuis import WEB_UIS, aliases_of, body_of
 
 SYSTEMS = ("koboldai", "koboldcpp", *WEB_UIS)
 """The servers whose requests are read."""
@@ -81,11 +81,12 @@ def from_request(
     """
     check_tokenizer(tokenizer)
     one_of(SYSTEMS, "system", system)
-    if system in WEB_UIS:
-        return guarded(
-            lambda: SamplingParams.from_dict(body_of(body, system), unknown=unknown), "the request"
-        )
-    is_cpp = system == "koboldcpp"
-    return guarded(
-        lambda: SamplingParams(**parameters_of(body, tokenizer, unknown, is_cpp=is_cpp)), "the request"
-    )
+
+    def read() -> SamplingParams:
+        if system in WEB_UIS:
+            return SamplingParams.from_dict(body_of(body, system), unknown=unknown)
+        is_cpp = system == "koboldcpp"
+        return SamplingParams(**parameters_of(body, tokenizer, unknown, is_cpp=is_cpp))
+
+    with named_as_sent(body, aliases_of(system) if system in WEB_UIS else RENAMED):
+        return guarded(read, "the request")

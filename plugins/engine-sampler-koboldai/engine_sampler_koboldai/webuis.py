@@ -131,17 +131,16 @@ RENAMED = {
 """Aliases that these servers share, or that front ends send beside their own keys."""
 
 
+def aliases_of(system: str) -> dict[str, str]:
+    """The aliases of a server's keys."""
+    return {**RENAMED, **WEB_UIS[system].renamed}
+
+
 def body_of(body: Mapping[str, Any], system: str) -> dict[str, Any]:
     """A request as a body that `SamplingParams.from_dict` reads, as `from_request` describes."""
     ui = WEB_UIS[system]
-    renamed = {**RENAMED, **ui.renamed}
-    body = mapping("body", body)
-    known = SamplingParams.parameters()
-    for key, name in renamed.items():  # their errors name the key that was sent
-        if body.get(key) not in (None, "") and name in known and name not in ("stop", "grammar", "regex"):
-            _checked(name, key, body[key])
-    fields = {**ui.defaults, **canonical_keys(body, renamed)}
-    if "penalty_decay_range" not in known and "penalty_decay_range" in fields:
+    fields = {**ui.defaults, **canonical_keys(mapping("body", body), aliases_of(system))}
+    if "penalty_decay_range" in fields and "penalty_decay_range" not in SamplingParams.parameters():
         fields["repetition_decay"] = fields.pop("penalty_decay_range")
     fields |= _bans(fields)
     _set_stops(fields)
@@ -152,15 +151,6 @@ def body_of(body: Mapping[str, Any], system: str) -> dict[str, Any]:
     if ui.mirostat_alone and fields.get("mirostat"):
         fields |= switched_off(ui.order)
     return fields
-
-
-def _checked(name: str, key: str, value: Any) -> Any:
-    """A value of the parameter `name`, whose errors name `key`."""
-    if name == "penalty_last_n" and type(value) is int:
-        value = max(value, -1)
-    if name in ("mirostat", "adaptive_target", "dry_sequence_breakers", "max_tokens", "allowed_token_ids"):
-        return value  # some of its values are no parameter's
-    return BodyField(name).read(key, value)
 
 
 def _set_special_values(fields: dict[str, Any], ui: WebUI) -> None:

@@ -30,6 +30,7 @@ from engine_sampler.for_bridges import (
     integer_of,
     known_only,
     mapping,
+    named_as_sent,
     not_allowed,
     openai_logprobs,
     read_fields,
@@ -202,10 +203,11 @@ def from_request(
     key, the value and what is allowed; for unknown keys it names near matches.
     """
     family = None if tool_family is None else family_named("tool_family", tool_family, chat_template)
-    return guarded(
-        lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, family, reasoning, unknown)),
-        "the request",
-    )
+    with named_as_sent(body, RENAMED):
+        return guarded(
+            lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, family, reasoning, unknown)),
+            "the request",
+        )
 
 
 def _parameters(
