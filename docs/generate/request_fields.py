@@ -20,7 +20,7 @@ _BUDGET = "`thinking_token_budget`"
 READ: Mapping[str, str] = {
     **dict.fromkeys(("response_format", "structured_outputs", "ebnf", "guided_decoding"), _CONSTRAINT),
     **dict.fromkeys(("tools", "tool_choice", "parallel_tool_calls"), _CALLS),
-    **dict.fromkeys(("vllm_xargs", "extra_args", "sampling_params"), _MERGED),
+    **dict.fromkeys(("vllm_xargs", "extra_args", "custom_params", "sampling_params"), _MERGED),
     **dict.fromkeys(("top_logprobs", "return_logprob", "top_logprobs_num"), "`logprobs`"),
     **dict.fromkeys(BUDGETS, _BUDGET),
     "text": "the constraint, if it is an object; else left to the server",

@@ -79,8 +79,10 @@ def named_as_sent(body: Any, renamed: Mapping[str, str]) -> Iterator[None]:
 
 
 def ordered(names: Sequence[str]) -> tuple[str, ...]:
-    """These samplers, and all others where an order that does not mention them has them."""
-    return completed_order(names, default_registry().catalogue.samplers)
+    """Those of these samplers that are there, and all others where an order that does not mention them has
+    them."""
+    samplers = default_registry().catalogue.samplers
+    return completed_order([name for name in names if name in samplers], samplers)
 
 
 def switched_off(samplers: Collection[str]) -> dict[str, Any]:

@@ -90,8 +90,21 @@ RENAMED = {
     "no_stop_trim": "include_stop_str_in_output",
     "bad": "bad_words",
     "bad_token_ids": "bad_words",
+    "ngram_penalty": "lz_penalty",
+    "ngram_n": "lz_penalty_ngram",
+    "ngram_lookback_window": "lz_penalty_window",
+    "xtc_special_tokens": "xtc_protected_ids",
+    "protected_token_ids": "xtc_protected_ids",
 }
-"""OpenAI's newer names, those of Responses, TGI, Anthropic, SGLang and TensorRT-LLM, and ours."""
+"""OpenAI's newer names, those of Responses, TGI, Anthropic, SGLang, TensorRT-LLM, mlx-lm and exllamav3, and
+ours."""
+
+IN_EXTRAS = {
+    "ngram_size": "no_repeat_ngram_size",
+    "window_size": "no_repeat_ngram_window",
+    "whitelist_token_ids": "no_repeat_ngram_whitelist_ids",
+}
+"""What DeepSeek-OCR's recipes for vLLM and SGLang call parameters, in the free parts of bodies alone."""
 
 
 def parameters_of(
@@ -107,9 +120,9 @@ def parameters_of(
     `tools` with `tool_choice` and the like become a structured parameter, read by those who constrain (see
     `ConstraintReader.read_body`), `logprobs` with `top_logprobs` becomes a number, `logit_bias` keys become
     ids, budgets of thoughts become `thinking_token_budget` (see `thinking_keys`), and the contents of
-    `extra_args` (REST: `vllm_xargs`) and of `sampling_params` are merged in. The order is "vllm", and that of
-    keys in JSON "schema", unless the body gives another. What a client would miss is named in the log. Raises
-    `ParameterError` for unsupported forms.
+    `extra_args` (REST: `vllm_xargs`), `custom_params` and `sampling_params` are merged in. The order is
+    "vllm", and that of keys in JSON "schema", unless the body gives another. What a client would miss is
+    named in the log. Raises `ParameterError` for unsupported forms.
 
     unknown  what becomes of unknown keys (see `known_only`)
     """
@@ -122,14 +135,11 @@ def parameters_of(
     covers = reasoning != "disabled"
     thoughts = take_thinking(unread, thinking, tool_family, covers=covers, is_off=is_off)
     unread = without_transport(unread, TRANSPORT)
-    parameters: dict[str, Any] = {"order": "vllm"}
-    for key in ("extra_args", "vllm_xargs"):
-        parameters |= without_transport(mapping(key, unread.pop(key, {})), TRANSPORT)
-    parameters |= structured | thoughts
+    parameters = {"order": "vllm", **_extras(unread), **structured, **thoughts}
     parameters |= _logprobs(unread)
     if "logit_bias" in unread:
         unread["logit_bias"] = _logit_bias(unread["logit_bias"])
-    parameters = known_only(parameters | canonical_keys(unread, RENAMED), (), unknown)
+    parameters = known_only(parameters | canonical_keys(unread, _renamed(RENAMED)), (), unknown)
     if "dry_sequence_breakers" in parameters:
         parameters["dry_sequence_breakers"] = sequence_breakers(parameters["dry_sequence_breakers"])
     check_text(parameters)
@@ -148,6 +158,25 @@ def structured_keys(body: dict[str, Any], tool_family: str | None, reasoning: Re
         read = call_for_add(reader.name, guarded, read_body, "the request")
         parameters |= mapping(f"what {reader.name} reads of a body", read)
     return parameters
+
+
+def _extras(unread: dict[str, Any]) -> dict[str, Any]:
+    """What the free parts of a body give, which are removed, and with DeepSeek-OCR's settings the code that
+    they are for."""
+    extras: dict[str, Any] = {}
+    for key in ("extra_args", "vllm_xargs", "custom_params"):
+        extras |= without_transport(mapping(key, unread.pop(key, {})), TRANSPORT)
+    renamed = _renamed(IN_EXTRAS)
+    if "ngram_size" in extras:
+        unread.pop("custom_logit_processor", None)
+        extras |= {"window_size": extras.get("window_size", 100)} if "window_size" in renamed else {}
+    return canonical_keys(extras, renamed)
+
+
+def _renamed(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Those of the aliases whose parameters are there."""
+    known = default_registry().catalogue.params
+    return {alias: name for alias, name in aliases.items() if name in known}
 
 
 def _logprobs(unread: dict[str, Any]) -> dict[str, Any]:

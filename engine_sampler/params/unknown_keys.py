@@ -52,7 +52,6 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "penalties count the whole prompt or, by penalty_scope, none of it": {"prompt_ignore_length": (0,)},
     "penalties do not fade": {"repetition_decay": (0,)},
     "EOS tokens are the tokenizer's; stop_token_ids end a text, too": {"end_id": (-1,)},
-    "parameters of this library stand beside the others": {"custom_params": ({},)},
     "code of clients is not run": {
         "custom_logit_processor": ("",),
         "logits_processor": ([],),

@@ -25,7 +25,8 @@ def from_request(
     """The settings of a request to KoboldAI's API (/api/v1/generate), which koboldcpp shares, or to the
     completions of TabbyAPI, text-generation-webui and Aphrodite.
 
-    tokenizer  for use_default_badwordsids in KoboldAI, and for biases given as text.
+    tokenizer  for use_default_badwordsids in KoboldAI, for biases given as text, and for the tokens that
+               TabbyAPI's XTC leaves alone.
     system     "koboldai": its order and its cutoffs. KoboldAI fills omitted keys from its settings page; here
                they are neutral.
                "koboldcpp": llama.cpp's cutoffs, DRY first and XTC last, and its own defaults: temperature
@@ -84,7 +85,7 @@ def from_request(
 
     def read() -> SamplingParams:
         if system in WEB_UIS:
-            return SamplingParams.from_dict(body_of(body, system), unknown=unknown)
+            return SamplingParams.from_dict(body_of(body, system, tokenizer), unknown=unknown)
         is_cpp = system == "koboldcpp"
         return SamplingParams(**parameters_of(body, tokenizer, unknown, is_cpp=is_cpp))
 

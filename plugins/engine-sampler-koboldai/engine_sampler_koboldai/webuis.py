@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine_sampler import ParameterError, SamplingParams
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.for_backends import quoted
 from engine_sampler.for_bridges import (
     BodyField,
@@ -33,6 +33,7 @@ class WebUI:
     dynatemp_end      what the ends of the range of the temperature are if they are not given.
     has_priority      whether `sampler_priority` gives the order, and `dynamic_temperature` the range.
     is_window_shared  whether the window of the penalties is also that of DRY, and 0 the whole history.
+    protects_lines    whether XTC leaves line ends and special tokens alone.
     mirostat_alone    whether mirostat turns all other samplers off.
     cutoff_parts      1 is one of so many parts in `epsilon_cutoff` and `eta_cutoff`.
     """
@@ -45,6 +46,7 @@ class WebUI:
     dynatemp_end: float = 1.0
     has_priority: bool = False
     is_window_shared: bool = False
+    protects_lines: bool = False
     mirostat_alone: bool = False
     cutoff_parts: int = 1
 
@@ -72,12 +74,20 @@ _WINDOW = dict.fromkeys(
 _BEFORE = ("penalties", "dry")
 _CUTS = ("top_k", "top_p", "top_a", "min_p", "tfs", "typical_p")
 _LATE_CUTS = ("top_a", "min_p", "tfs", "eta_cutoff", "epsilon_cutoff", "typical_p", "smoothing", "xtc")
+_EARLY = ("dry", "penalties", "no_repeat_ngram")
 
 WEB_UIS: Mapping[str, WebUI] = {
     "tabbyapi": WebUI(
-        order=(*_BEFORE, "temperature", "smoothing", *_CUTS, "xtc"),
-        last=(*_BEFORE, *_CUTS, "temperature", "smoothing", "xtc"),
-        defaults={"penalty_scope": "all", "top_p_cut": "below", "mirostat_tau": 1.5, "mirostat_eta": 0.3},
+        order=(*_BEFORE, "temperature", "smoothing", *_CUTS, "xtc", "skew"),
+        last=(*_BEFORE, *_CUTS, "temperature", "smoothing", "xtc", "skew"),
+        defaults={
+            "penalty_scope": "all",
+            "top_p_cut": "below",
+            "mirostat_tau": 1.5,
+            "mirostat_eta": 0.3,
+            "loop_detect_window": 800,
+            "loop_detect_min_reps": 2,
+        },
         renamed={
             **_WINDOW,
             "repetition_decay": "penalty_decay_range",
@@ -90,6 +100,7 @@ WEB_UIS: Mapping[str, WebUI] = {
             "regex_pattern": "regex",
         },
         adaptive_off=1.0,
+        protects_lines=True,
     ),
     "text-generation-webui": WebUI(
         order=PRIORITY,
@@ -107,8 +118,8 @@ WEB_UIS: Mapping[str, WebUI] = {
         cutoff_parts=10_000,
     ),
     "aphrodite": WebUI(
-        order=("dry", "penalties", "no_repeat_ngram", "temperature", "top_n_sigma", *_CUTS[:2], *_LATE_CUTS),
-        last=("dry", "penalties", "no_repeat_ngram", "top_n_sigma", *_CUTS[:2], *_LATE_CUTS, "temperature"),
+        order=(*_EARLY, "temperature", "top_n_sigma", *_CUTS[:2], *_LATE_CUTS, "skew"),
+        last=(*_EARLY, "top_n_sigma", *_CUTS[:2], *_LATE_CUTS, "temperature", "skew"),
         defaults={"tfs_cut": "koboldai", "max_tokens": 16},
         renamed={
             "dynatemp_min": "dynatemp_low",
@@ -136,12 +147,16 @@ def aliases_of(system: str) -> dict[str, str]:
     return {**RENAMED, **WEB_UIS[system].renamed}
 
 
-def body_of(body: Mapping[str, Any], system: str) -> dict[str, Any]:
+def body_of(body: Mapping[str, Any], system: str, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """A request as a body that `SamplingParams.from_dict` reads, as `from_request` describes."""
     ui = WEB_UIS[system]
-    fields = {**ui.defaults, **canonical_keys(mapping("body", body), aliases_of(system))}
-    if "penalty_decay_range" in fields and "penalty_decay_range" not in SamplingParams.parameters():
+    known = SamplingParams.parameters()
+    fields = {name: value for name, value in ui.defaults.items() if name in known}
+    fields |= canonical_keys(mapping("body", body), aliases_of(system))
+    if "penalty_decay_range" in fields and "penalty_decay_range" not in known:
         fields["repetition_decay"] = fields.pop("penalty_decay_range")
+    if ui.protects_lines and tokenizer is not None and fields.get("xtc_probability"):
+        fields |= _protected(tokenizer) if "xtc_protected_ids" in known else {}
     fields |= _bans(fields)
     _set_stops(fields)
     _set_temperature(fields, ui)
@@ -149,8 +164,14 @@ def body_of(body: Mapping[str, Any], system: str) -> dict[str, Any]:
     order = _order(fields, ui)
     fields.setdefault("order", order)
     if ui.mirostat_alone and fields.get("mirostat"):
-        fields |= switched_off(ui.order)
+        fields |= switched_off(order)
     return fields
+
+
+def _protected(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The tokens that exllamav3's XTC leaves alone: those with a line end, and special ones."""
+    lines = tokenizer.substrings.containing(b"\n").tolist()
+    return {"xtc_protected_ids": sorted({*lines, *tokenizer.special_token_ids})}
 
 
 def _set_special_values(fields: dict[str, Any], ui: WebUI) -> None:
@@ -239,9 +260,7 @@ def _order(fields: dict[str, Any], ui: WebUI) -> tuple[str, ...]:
         late = (moving, "quadratic_sampling")
         names = (*(name for name in names if name not in late), *late)
     still = {"temperature", "dynamic_temperature"} - {moving}
-    known = ordered(())
-    ours = (_OURS.get(name, name) for name in names if name not in still)
-    return ordered(tuple(dict.fromkeys(name for name in ours if name in known)))
+    return ordered([*dict.fromkeys(_OURS.get(name, name) for name in names if name not in still)])
 
 
 def _priority(value: Any) -> tuple[str, ...]:

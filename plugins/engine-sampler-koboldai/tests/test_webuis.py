@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_sampler_koboldai import from_request
 
-from engine_sampler import ParameterError, SamplingParams
+from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.for_bridges import build_chain
 
 ON = {"repetition_penalty": 1.2, "dry_multiplier": 0.8, "temperature": 0.7, "top_k": 20, "top_p": 0.9,
@@ -120,6 +120,19 @@ def test_fading_penalties_are_read_where_they_are_there() -> None:
     else:
         with pytest.raises(ParameterError, match="repetition_decay=9 is not supported"):
             from_request({"repetition_decay": 9}, system=TABBY)
+
+
+def test_samplers_and_criteria_of_these_servers_are_used_where_they_are_there() -> None:
+    known = SamplingParams.parameters()
+    tokenizer = Tokenizer([b"</s>", b"a", b"\n", b".\n", b"b"], [0])
+    params: Any = from_request({"xtc_probability": 0.5}, tokenizer, system=TABBY)
+    if "xtc_protected_ids" in known:
+        assert params.xtc_protected_ids == (0, 2, 3)
+    if "loop_detect_window" in known:
+        assert (params.loop_detect_window, params.loop_detect_min_reps) == (800, 2)
+    if "skew" in known:
+        assert params.order.index("skew") > params.order.index("xtc")
+    assert "top_k" in params.order
 
 
 @pytest.mark.parametrize(
