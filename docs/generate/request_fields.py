@@ -110,7 +110,7 @@ def outcome(name: str, peer: str, catalogue: Catalogue) -> str:
     """What becomes of a field: the parameter that it is, or in words."""
     if peer == "llama.cpp":
         return _llama_cpp(name, catalogue)
-    if name in RENAMED:
+    if RENAMED.get(name) in catalogue.params:
         return f"`{RENAMED[name]}`"
     if name in READ:
         return READ[name]

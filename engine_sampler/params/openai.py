@@ -87,17 +87,12 @@ RENAMED = {
     "min_new_tokens": "min_tokens",
     "stop_sequences": "stop",
     "sampling_seed": "seed",
+    "token_ids_logprob": "logprob_token_ids",
     "no_stop_trim": "include_stop_str_in_output",
     "bad": "bad_words",
     "bad_token_ids": "bad_words",
-    "ngram_penalty": "lz_penalty",
-    "ngram_n": "lz_penalty_ngram",
-    "ngram_lookback_window": "lz_penalty_window",
-    "xtc_special_tokens": "xtc_protected_ids",
-    "protected_token_ids": "xtc_protected_ids",
 }
-"""OpenAI's newer names, those of Responses, TGI, Anthropic, SGLang, TensorRT-LLM, mlx-lm and exllamav3, and
-ours."""
+"""OpenAI's newer names, those of Responses, TGI, Anthropic, SGLang and TensorRT-LLM, and ours."""
 
 IN_EXTRAS = {
     "ngram_size": "no_repeat_ngram_size",
