@@ -79,7 +79,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "frmtrmspch": (False,),
     },
     "no plugin for watermarks is installed": {"watermark": (False, {}), "watermarking": (False,)},
-    "a sampler has no rows of the prompt": {"prompt_logprob_start": (0, -1), "logprob_start_len": (-1,)},
+    "a sampler has no rows of the prompt": {"prompt_logprob_start": (0,), "logprob_start_len": (-1,)},
     "listed tokens are scored by RowSampler.step": {
         "logprob_token_ids": ([],),
         "token_ids_logprob": ([],),
