@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import engine_sampler_koboldai as koboldai
+from engine_sampler_koboldai import koboldai
 from engine_sampler_llama_cpp import requests
 
 from engine_sampler.contract import Param
 from engine_sampler.params.costs import PASSES, passes_of
 from engine_sampler.params.openai import LEFT_TO_THE_SERVER, NOTICED, RENAMED
 from engine_sampler.params.orders import full_order
+from engine_sampler.params.unknown_keys import UNSUPPORTED
 from engine_sampler.registry import CORE_PARAMS, GRAMMAR_OPTIONS, PHASE_PARAMS, STRUCTURED_PARAMS, Catalogue
 
 from .docstrings import inline
@@ -143,6 +144,20 @@ def request_table(system: str) -> str:
         for key, field in fields.items()
     ]
     return table(["key", "here", "default of a body"], rows)
+
+
+def missing_table(catalogue: Catalogue) -> str:
+    """The features that are missing: their keys, the value that switches each off, and the reason."""
+    missing = {
+        reason: {key: code(values[0]) for key, values in keys.items() if key not in catalogue.params}
+        for reason, keys in UNSUPPORTED.items()
+    }
+    rows = [
+        [" ".join(f"`{key}`" for key in keys), " ".join(keys.values()), reason]
+        for reason, keys in missing.items()
+        if keys
+    ]
+    return table(["key", "off", "why others are refused"], rows)
 
 
 def body_table() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from engine_sampler import arithmetic
@@ -16,6 +17,7 @@ from .limits import limit_tables
 from .pictures import bars, exactness, speed, timelines
 from .reference import HERE, Reference
 from .reference_pages import GROUPS
+from .request_fields import FIELDS, field_table
 
 DOCS = Path(__file__).resolve().parents[1]
 
@@ -34,6 +36,8 @@ def files() -> Mapping[str, str]:
         "parameters": lambda: parameters.sections(catalogue),
         "costs": lambda: parameters.cost_table(catalogue),
         "keys of a body": parameters.body_table,
+        "missing features": lambda: parameters.missing_table(catalogue),
+        **{f"fields of {peer}": partial(field_table, peer, catalogue) for peer in FIELDS},
         "arithmetic": lambda: outline(arithmetic.__doc__ or ""),
         "samplers": lambda: parts.sampler_list(catalogue),
         "criteria": lambda: parts.criterion_list(catalogue),

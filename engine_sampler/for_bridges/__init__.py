@@ -26,13 +26,12 @@ from ..base.arguments import (
 from ..base.calling import guarded
 from ..base.errors import tokenizer_given_as
 from ..base.packaged import load_functions
-from ..contract.values import id_of_digits
 from ..grammar.bodies.lazy_grammars import LAZY_KEYS, take_lazy_grammar
 from ..grammar.bodies.structured import response_format
 from ..grammar.bodies.tools import Function, call_list, chosen_functions, take_tools, tool_calls
 from ..grammar.plugin.constraints import constraint_of, matcher_of
 from ..params import build_chain, takes_grammar
-from ..params.bodies import check_text, mapping
+from ..params.bodies import check_text, mapping, sequence_breakers
 from ..params.chain import EDITS
 from ..params.costs import check_repeats
 from ..params.families import Reasoning
@@ -40,6 +39,7 @@ from ..params.families.templates import family_named
 from ..params.openai import TRANSPORT, canonical_keys, openai_logprobs, without_transport
 from ..params.orders import KOBOLDAI_IDS
 from ..params.thinking_keys import MARKS, take_thinking
+from ..params.unknown_keys import Unknown, known_only
 from ..registry import CORE_PARAMS, GRAMMAR_OPTIONS, MAX_COUNT, STRUCTURED_PARAMS, unknown
 from ..requests.called_criteria import CalledCriteria, as_criterion
 from ..samplers.penalties import divided, lowered
@@ -54,14 +54,17 @@ from .peers import Peer, PeerError
 from .places import PeerPlaces, Signatures, overriding
 from .request_body import (
     BodyField,
+    banned_ids,
     from_gbnf,
+    named_as_sent,
+    ordered,
     read_fields,
     read_logit_bias,
-    refuse_unknown,
-    refuse_unsupported,
     stop_strings,
     switch,
     switched_off,
+    synonyms_of,
+    with_moving_temperature,
 )
 from .rows import (
     BridgeSampler,
@@ -97,8 +100,10 @@ __all__ = [
     "Reasoning",
     "Session",
     "Signatures",
+    "Unknown",
     "array_of",
     "as_criterion",
+    "banned_ids",
     "build_chain",
     "call_list",
     "canonical_keys",
@@ -117,22 +122,24 @@ __all__ = [
     "follow_update",
     "from_gbnf",
     "guarded",
-    "id_of_digits",
     "instance_of",
     "integer_of",
     "integers_of",
+    "known_only",
     "library_of",
     "like",
     "load_functions",
     "lowered",
     "mapping",
     "matcher_of",
+    "named_as_sent",
     "named_backend",
     "newest_logprobs",
     "ngram_draft",
     "not_allowed",
     "one_of",
     "openai_logprobs",
+    "ordered",
     "overriding",
     "packed",
     "parameters_among",
@@ -140,15 +147,15 @@ __all__ = [
     "processed_by",
     "read_fields",
     "read_logit_bias",
-    "refuse_unknown",
-    "refuse_unsupported",
     "refused_with",
     "response_format",
     "rows_of_nan",
+    "sequence_breakers",
     "stop_strings",
     "structured_grammar",
     "switch",
     "switched_off",
+    "synonyms_of",
     "take_lazy_grammar",
     "take_thinking",
     "take_tools",
@@ -163,6 +170,7 @@ __all__ = [
     "unmoved",
     "why_unreadable",
     "with_attributes",
+    "with_moving_temperature",
     "within",
     "without_transport",
 ]

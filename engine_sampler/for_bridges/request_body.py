@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..arithmetic import GREEDY_BELOW
 from ..base.errors import quoted
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
 from ..grammar.errors import GrammarError
-from ..registry import default_registry, unknown
+from ..params.orders import completed_order
+from ..registry import default_registry
 from ..tokenizer import Tokenizer
 
 
@@ -39,23 +42,47 @@ class BodyField:
         return param.check(value)
 
 
-def refuse_unknown(body: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise `ParameterError` with near matches for the first key neither known nor among our parameters."""
-    for key in body:
-        if key not in known and key not in default_registry().catalogue.params:
-            raise unknown(key, known)
+SYNONYMS = (
+    "max_tokens max_new_tokens n_predict num_predict",
+    "stop stop_sequence stopping_strings",
+    "seed sampler_seed",
+    "temperature temp",
+    "typical_p typical",
+    "tfs tfs_z",
+    "top_n_sigma nsigma",
+    "mirostat mirostat_mode",
+    "ignore_eos ban_eos_token",
+    "repetition_penalty repeat_penalty rep_pen",
+    "penalty_last_n repeat_last_n rep_pen_range",
+)
+"""What llama.cpp, KoboldAI, TabbyAPI, text-generation-webui and we call the same. Front ends send several of
+these names at once."""
 
 
-def refuse_unsupported(body: dict[str, Any], off: Mapping[str, tuple[Any, ...]]) -> None:
-    """Remove unsupported keys from `body`; raise `ParameterError` for one that is not switched off.
+def synonyms_of(keys: Collection[str]) -> dict[str, str]:
+    """The other names of these keys, each with its key."""
+    groups = [names.split() for names in SYNONYMS]
+    return {name: key for group in groups for key in group if key in keys for name in group if name != key}
 
-    off  for each key of an unsupported feature, the values that switch it off.
-    """
-    for key, values in off.items():
-        if key in body and (value := body.pop(key)) not in values:
-            raise ParameterError(
-                f"{key}={quoted(value)} is not supported; it may be {values[0]!r} or left out"
-            )
+
+@contextmanager
+def named_as_sent(body: Any, renamed: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name an alias where the body has that in place of the key that it stands for."""
+    try:
+        yield
+    except ParameterError as error:
+        name, sign, rest = str(error).partition("=")
+        sent = [key for key in body if renamed.get(key) == name] if isinstance(body, Mapping) else []
+        if not sent or name in body or type(error) is not ParameterError:
+            raise
+        raise ParameterError(f"{sent[0]}{sign}{rest}") from None
+
+
+def ordered(names: Sequence[str]) -> tuple[str, ...]:
+    """Those of these samplers that are there, and all others where an order that does not mention them has
+    them."""
+    samplers = default_registry().catalogue.samplers
+    return completed_order([name for name in names if name in samplers], samplers)
 
 
 def switched_off(samplers: Collection[str]) -> dict[str, Any]:
@@ -70,6 +97,16 @@ def read_fields(fields: Mapping[str, BodyField], body: Mapping[str, Any]) -> dic
     values = {key: field.default for key, field in fields.items() if field.default is not None} | dict(body)
     own = {key: value for key, value in values.items() if key not in fields}
     return {fields[k].name: fields[k].read(k, v) for k, v in values.items() if k in fields} | own
+
+
+def with_moving_temperature(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as llama.cpp and koboldcpp mean them: a temperature of 0 with a range is not greedy, but
+    moves from 0 to the range, which is that around its middle."""
+    temperature, width = parameters["temperature"], parameters["dynatemp_range"]
+    if temperature >= GREEDY_BELOW or not width:
+        return dict(parameters)
+    middle = (temperature + width) / 2
+    return {**parameters, "temperature": middle, "dynatemp_range": middle}
 
 
 # --- value formats that several systems share ------------------------------------------------------
@@ -134,6 +171,15 @@ def _ids(entry: int | str, tokenizer: Tokenizer | None) -> list[int]:
     if tokenizer is None:
         raise ParameterError(f"logit_bias names {quoted(entry)}, a text, which needs a tokenizer")
     return tokenizer.encode(entry)
+
+
+def banned_ids(key: str, value: Any) -> list[int]:
+    """The ids in a list, or in a text that separates them by commas."""
+    if isinstance(value, str):
+        return [id_of_digits(key, entry.strip()) for entry in value.split(",") if entry.strip()]
+    if isinstance(value, (list, tuple)) and all(type(entry) is int for entry in value):
+        return list(value)
+    raise ParameterError(f"{key}={quoted(value)} is not allowed: token ids, in a list or separated by commas")
 
 
 def from_gbnf(key: str, value: Any) -> dict[str, Any]:

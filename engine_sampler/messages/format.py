@@ -14,6 +14,7 @@ from ..params.families import Reasoning, check_reasoning
 from ..params.families.templates import family_named
 from ..params.openai import parameters_of
 from ..params.thinking_keys import thoughts_are_off
+from ..params.unknown_keys import Unknown
 from ..registry import GRAMMAR_OPTIONS, structured_in
 from ..tokenizer import Tokenizer
 from .definition import stops_in
@@ -61,6 +62,8 @@ class ChatFormat:
                  "2019-09" or "2020-12"; None: 2020-12
     resources    schemas by URI, to which a `$ref` of these may lead. What the body of a request says of
                  draft and resources takes their place
+    unknown      "error", "log" or "ignore": what becomes of unknown keys of a body, as in
+                 `SamplingParams.from_dict`
 
         format = ChatFormat("qwen_3", tools, tool_choice="required")
         scheduler.add(format.params(body, tokenizer), prompt_token_ids)
@@ -90,6 +93,7 @@ class ChatFormat:
         chat_template: Any = None,
         draft: str | None = None,
         resources: Mapping[str, Any] | str | None = None,
+        unknown: Unknown = "error",
     ) -> None:
         family = family_named("family", family, chat_template)
         check_reasoning(reasoning)
@@ -97,7 +101,7 @@ class ChatFormat:
         self.tool_choice = "none" if tool_choice is None and not tools else tool_choice
         self.starts_inside = starts_inside
         self.separate_reasoning, self.parse_tool_calls = separate_reasoning, parse_tool_calls
-        self.prefix, self.echo = prefix, echo
+        self.prefix, self.echo, self.unknown = prefix, echo, unknown
         if isinstance(reasoning_keys, str):
             raise not_allowed("reasoning_keys", reasoning_keys, "a list of keys")
         self.reasoning_keys = tuple(reasoning_keys)
@@ -170,7 +174,7 @@ class ChatFormat:
             rest |= structured_parameters(rest, *asked)
         else:
             rest |= self.constraint
-        parameters = parameters_of(rest, self.family, self.reasoning)
+        parameters = parameters_of(rest, self.family, self.reasoning, unknown=self.unknown)
         if self.starts_inside is not None and "thinking" in parameters:
             parameters["thinking"].setdefault("starts_inside", self.starts_inside)
         ends = self.stop_token_ids(tokenizer)

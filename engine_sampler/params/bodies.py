@@ -37,6 +37,19 @@ def is_unset(key: str, value: Any) -> bool:
     return key in _CONSTRAINTS and isinstance(value, str | list | tuple) and not value
 
 
+def sequence_breakers(value: Any) -> Any:
+    """The texts in a list of JSON as text, with its brackets or without, as front ends send them; anything
+    else unchanged."""
+    if not isinstance(value, str):
+        return value
+    inner = value.strip()
+    try:
+        return json.loads(inner if inner.startswith("[") else f"[{inner}]")
+    except (ValueError, RecursionError):
+        allowed = "a list of texts, or such a list as JSON"
+        raise ParameterError(f"dry_sequence_breakers={quoted(value)} is not allowed: {allowed}") from None
+
+
 def check_text(parameters: Mapping[str, Any]) -> None:
     """Raise `ParameterError` if the `json_schema` of a body is text that is not JSON."""
     schema = parameters.get("json_schema")

@@ -85,7 +85,12 @@ def full_order(order: str | Sequence[str | int], samplers: Mapping[str, Sampler]
     """
     if not isinstance(order, str) and not _is_numeric(order):
         return tuple(str(name) for name in order)
-    result = list(NAMED[order] if isinstance(order, str) else _koboldai(order))
+    return completed_order(NAMED[order] if isinstance(order, str) else _koboldai(order), samplers)
+
+
+def completed_order(names: Sequence[str], samplers: Mapping[str, Sampler]) -> tuple[str, ...]:
+    """`names`, and all other samplers that can be ordered where `full_order` puts them."""
+    result = list(names)
     for i, name in enumerate(DEFAULT):
         if name not in result:
             preceding = [result.index(n) for n in DEFAULT[:i] if n in result]

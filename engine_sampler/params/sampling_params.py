@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from .phases import PhasePlan
     from .typed import Parameters
+    from .unknown_keys import Unknown
 
 T = TypeVar("T")
 
@@ -112,6 +113,7 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         chat_template: Any = None,
         reasoning: Reasoning = "disabled",
         thinking: Any = None,
+        unknown: Unknown = "error",
     ) -> SamplingParams:
         """Settings from the JSON body of an OpenAI or vLLM request.
 
@@ -123,6 +125,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         thinking     how the model that is served marks its thoughts, as in the parameter of this name; None:
                      as the body says, or as in `tool_family` if the body has a budget for them. A body that
                      turns thoughts off (`chat_template_kwargs.enable_thinking`) has none
+        unknown      "error", "log" or "ignore": what becomes of keys that are not known here. The log names
+                     each once in a process, and at most a hundred. Values with which a feature that is
+                     missing here is off are no error
 
         The order is "vllm" (temperature before the truncations) unless the body gives another; null means the
         default. Keys that concern the transport only, such as `model` and `messages`, are left to the server;
@@ -134,7 +139,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         from .openai import parameters_of
 
         family = None if tool_family is None else family_named("tool_family", tool_family, chat_template)
-        return guarded(lambda: cls(**parameters_of(body, family, reasoning, thinking)), "the request")
+        return guarded(
+            lambda: cls(**parameters_of(body, family, reasoning, thinking, unknown)), "the request"
+        )
 
     @staticmethod
     def parameters() -> Mapping[str, Param]:

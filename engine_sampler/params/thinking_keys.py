@@ -11,8 +11,11 @@ from ..contract import ParameterError
 from .bodies import mapping
 from .families import TOOL_FAMILIES
 
-BUDGETS = ("thinking_token_budget", "thinking_budget", "reasoning_budget_tokens", "reasoning_budget")
-"""The keys of a budget: vLLM's, SGLang's and Qwen's, and llama.cpp's."""
+BUDGETS = (
+    *("thinking_token_budget", "thinking_budget", "max_thinking_tokens"),
+    *("reasoning_budget_tokens", "reasoning_budget"),
+)
+"""The keys of a budget: vLLM's, SGLang's and Qwen's, SGLang's in /generate, and llama.cpp's."""
 
 MARKS: Mapping[str, str] = {
     "reasoning_budget_start_tag": "start",

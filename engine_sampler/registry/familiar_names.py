@@ -7,15 +7,16 @@ from collections.abc import Mapping
 FAMILIAR_NAMES: Mapping[str, str] = {
     theirs: ours
     for ours, names in {
-        "bad_words": "bad_words_ids banned_tokens",
+        "bad_words": "bad_words_ids banned_tokens bad bad_token_ids",
         "beam_width": "num_beams",
         "choice": "guided_choice",
         "grammar": "guided_grammar ebnf gbnf",
         "ignore_eos": "ban_eos_token",
+        "include_stop_str_in_output": "no_stop_trim",
         "json_schema": "guided_json response_format structured_outputs",
         "logprobs": "top_logprobs n_probs logProbsSize",
         "max_time": "t_max_predict_ms",
-        "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens n_predict",
+        "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens n_predict num_predict",
         "min_keep": "min_tokens_to_keep",
         "min_tokens": "min_new_tokens",
         "mirostat": "mirostat_mode",
@@ -29,7 +30,7 @@ FAMILIAR_NAMES: Mapping[str, str] = {
         "repetition_penalty_range": "repetition_context_size",
         "repetition_penalty_slope": "rep_pen_slope",
         "seed": "sampling_seed sampler_seed random_seed randSeed randSeeds",
-        "stop": "stop_sequences stop_sequence stop_strings stop_words",
+        "stop": "stop_sequences stop_sequence stop_strings stop_words stopping_strings",
         "structural_tag": "guided_structural_tag",
         "temperature": "temp temp_ext do_sample",
         "tfs": "tfs_z",

@@ -22,16 +22,18 @@ class Repetition(NamedTuple):
     min_count: int = 2
 
 
-def _repetition(value: Any) -> Repetition:
+def _repetition(value: Any) -> Repetition | None:
     allowed = (
         f"an object with max_pattern_size (1 to {MAX_SIZE}), min_pattern_size (1 to max_pattern_size, "
         f"default 1) and min_count (2 to {MAX_SIZE}, default 2)"
     )
     if isinstance(value, Mapping):
         try:
-            value = Repetition(**value)
+            value = Repetition(**{"max_pattern_size": 0, **value})
         except TypeError:
             raise ValueError(allowed) from None
+        if type(value.max_pattern_size) is int and value.max_pattern_size == 0:
+            return None  # off, as in vLLM
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise TypeError(allowed)
     if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in value):

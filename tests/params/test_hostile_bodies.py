@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import engine_sampler_koboldai as koboldai
+import engine_sampler_koboldai
 import engine_sampler_llama_cpp as llama_cpp
 import pytest
+from engine_sampler_koboldai import koboldai, webuis
 from engine_sampler_llama_cpp import requests as llama_requests
 from engine_sampler_vllm.logits_processor.settings import settings_of
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.messages import ChatFormat
 from engine_sampler.params.openai import RENAMED, TRANSPORT
+from engine_sampler.params.unknown_keys import NEUTRAL
 
 from ..conftest import example_count
 from .hostile_values import ALL, DEEP, DIALECTS, bodies, replaced, revealed
@@ -24,19 +26,16 @@ OURS = sorted(SamplingParams.parameters())
 OPENAI = [*OURS, *RENAMED, *sorted(TRANSPORT)[:5], "response_format", "structured_outputs", "top_logprobs",
           "extra_args", "vllm_xargs", "self"]  # fmt: skip
 LLAMA = [*OURS, *llama_requests.FIELDS, *llama_requests.RENAMED, *llama_requests.SPECIAL]
-KOBOLD = [*OURS, *koboldai.FIELDS, *koboldai.RENAMED, *koboldai.SPECIAL, *koboldai.UNSUPPORTED]
+KOBOLD = [*OURS, *koboldai.FIELDS, *koboldai.RENAMED, *koboldai.SPECIAL, *NEUTRAL]
+WEB = [*OURS, *webuis.RENAMED, *webuis.WEB_UIS["tabbyapi"].renamed, *webuis.RENAMED.values(), *NEUTRAL]
 
 
 def from_llama(body: Any) -> SamplingParams:
     return llama_cpp.from_request(body, TOKENIZER)
 
 
-def from_kobold(body: Any) -> SamplingParams:
-    return koboldai.from_request(body, TOKENIZER)
-
-
-def from_koboldcpp(body: Any) -> SamplingParams:
-    return koboldai.from_request(body, TOKENIZER, system="koboldcpp")
+def from_kobold(system: str) -> Any:
+    return lambda body: engine_sampler_koboldai.from_request(body, TOKENIZER, system=system)
 
 
 def from_vllm(body: Any) -> SamplingParams | None:
@@ -46,8 +45,9 @@ def from_vllm(body: Any) -> SamplingParams | None:
 READERS = {
     "openai": (SamplingParams.from_dict, OPENAI),
     "llama.cpp": (from_llama, LLAMA),
-    "koboldai": (from_kobold, KOBOLD),
-    "koboldcpp": (from_koboldcpp, KOBOLD),
+    "koboldai": (from_kobold("koboldai"), KOBOLD),
+    "koboldcpp": (from_kobold("koboldcpp"), KOBOLD),
+    **{system: (from_kobold(system), WEB) for system in ("tabbyapi", "text-generation-webui")},
     "vllm": (from_vllm, OURS),
 }
 LONGEST_MESSAGE = 2_000
@@ -92,7 +92,7 @@ def test_random_hostile_bodies_are_read_or_refused(name: str, body: dict[str, An
     assert len(refusal(READERS[name][0], revealed(body))) < LONGEST_MESSAGE
 
 
-@pytest.mark.parametrize("name", ["openai", "llama.cpp", "koboldai", "koboldcpp"])
+@pytest.mark.parametrize("name", ["openai", "llama.cpp", "koboldai", "koboldcpp", "tabbyapi"])
 @pytest.mark.parametrize("body", [None, [], "{}", 5, [["temperature", 1]]])
 def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
     with pytest.raises(ParameterError, match=r"body=.* is not allowed: an object of parameters"):
@@ -116,6 +116,8 @@ def test_a_body_that_is_no_object_is_refused(name: str, body: Any) -> None:
         ("llama.cpp", {"logit_bias": {"05": 1, "5": 1}}),
         ("llama.cpp", {"post_sampling_probs": "false"}),
         ("koboldcpp", {"rep_pen_slope": 0.5, "rep_pen": "x"}),
+        ("tabbyapi", {"penalty_range": []}),
+        ("text-generation-webui", {"sampler_priority": 5}),
         *((name, {key: 5}) for name in ("openai", "llama.cpp", "koboldai") for key in (5, None, ("a",))),
         *((name, {"json_schema": "{"}) for name in ("openai", "llama.cpp", "koboldcpp")),
     ],

@@ -296,3 +296,48 @@ def test_keys_are_in_the_order_of_the_schema_unless_the_body_says_otherwise() ->
 def test_structured_output_of_another_form_is_refused(body: dict[str, Any], text: str) -> None:
     with pytest.raises(ParameterError, match=text):
         parameters_of(body)
+
+
+@pytest.mark.parametrize("key", ["extra_args", "vllm_xargs", "custom_params"])
+def test_deepseek_ocrs_settings_are_read_in_the_free_parts_of_bodies(key: str) -> None:
+    asked = {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [5]}
+    has_window = "no_repeat_ngram_window" in SamplingParams.parameters()
+    extras = asked if has_window else {"ngram_size": 30}
+    params: Any = SamplingParams.from_dict({key: extras, "custom_logit_processor": "80049..."})
+    assert params.no_repeat_ngram_size == 30
+    if has_window:
+        assert (params.no_repeat_ngram_window, params.no_repeat_ngram_whitelist_ids) == (90, (5,))
+        unsaid: Any = SamplingParams.from_dict({key: {"ngram_size": 30}})
+        assert unsaid.no_repeat_ngram_window == 100
+    with pytest.raises(ParameterError, match="unknown parameter 'ngram_size'"):
+        SamplingParams.from_dict(asked)
+    with pytest.raises(ParameterError, match=r"custom_logit_processor=.* is not supported"):
+        SamplingParams.from_dict({"custom_logit_processor": "80049..."})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"sampling_params": {"max_new_tokens": 9, "regex": "a+"}, "text": "Hi", "rid": "1"},
+         {"max_tokens": 9, "regex": "a+"}),
+        ({"sampling_params": {"top_k": 3}, "top_k": 4}, {"top_k": 4}),
+        ({"sampling_params": {"no_stop_trim": True}}, {"include_stop_str_in_output": True}),
+        ({"return_logprob": True, "top_logprobs_num": 3}, {"logprobs": 3}),
+        ({"return_logprob": True}, {"logprobs": 0}),
+        ({"return_logprob": False, "top_logprobs_num": 3}, {"logprobs": None}),
+        ({"max_thinking_tokens": 5, "thinking": "qwen_3"}, {"thinking_token_budget": 5}),
+        ({"bad": ["x"]}, {"bad_words": ("x",)}),
+        ({"bad_token_ids": [3]}, {"bad_words": ((3,),)}),
+        ({"dry_sequence_breakers": '["a", "b"]'}, {"dry_sequence_breakers": ("a", "b")}),
+        ({"dry_sequence_breakers": '"a"'}, {"dry_sequence_breakers": ("a",)}),
+    ],
+)  # fmt: skip
+def test_keys_of_other_servers_become_parameters(body: dict[str, Any], expected: dict[str, Any]) -> None:
+    params = SamplingParams.from_dict(body)
+    assert {name: params[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("breakers", ["x", "[", "[" * 100_000])
+def test_breakers_that_are_no_list_are_refused(breakers: str) -> None:
+    with pytest.raises(ParameterError, match=r"dry_sequence_breakers=.* is not allowed: a list of texts"):
+        SamplingParams.from_dict({"dry_sequence_breakers": breakers})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import engine_sampler_koboldai as koboldai
 import pytest
+from engine_sampler_koboldai import koboldai
 from engine_sampler_llama_cpp import requests as llama_cpp
 
 from engine_sampler.contract import ParameterError

@@ -73,11 +73,16 @@ def test_it_waits_for_min_tokens() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {}, {"max_pattern_size": 0}, {"max_pattern_size": 2, "min_pattern_size": 3}, {"max_pattern_size":
-        5000}, {"max_pattern_size": 2, "min_count": 1}, {"max_pattern_size": 2.5}, {"pattern": 2}, 7, "2",
+        {"max_pattern_size": 2, "min_pattern_size": 3}, {"max_pattern_size": 5000}, {"max_pattern_size": 2,
+        "min_count": 1}, {"max_pattern_size": 2.5}, {"max_pattern_size": False}, {"pattern": 2}, 7, "2",
         [1, 2],
     ],
 )  # fmt: skip
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(ParameterError, match="max_pattern_size"):
         SamplingParams(repetition_detection=value)
+
+
+@pytest.mark.parametrize("value", [{}, {"max_pattern_size": 0}, {"min_count": 3}])
+def test_no_pattern_size_turns_it_off_as_in_vllm(value: Any) -> None:
+    assert SamplingParams(repetition_detection=value) == SamplingParams()

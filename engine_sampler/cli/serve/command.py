@@ -34,6 +34,8 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat-template", metavar="FILE", help=template)
     family = "how the model writes calls, such as qwen_3 (default: auto, by its chat template)"
     parser.add_argument("--tool-family", default="auto", metavar="NAME", help=family)
+    unknown = "what becomes of keys that it does not know (default: log, once each)"
+    parser.add_argument("--unknown", choices=("error", "log", "ignore"), default="log", help=unknown)
     requests = "requests that run at once, each with its part of the memory of --gguf (default: 8)"
     parser.add_argument("--max-requests", type=int, default=8, metavar="N", help=requests)
     parser.add_argument("--backend", default="auto", metavar="NAME", help="sampling backend (default: auto)")
@@ -65,7 +67,8 @@ def model_of(arguments: argparse.Namespace) -> ServedModel:
     if family == "auto":
         family = _family_of(text) if path or text else DEMO_FAMILY
     render = plain if text is None else jinja(text, **session.template_tokens)
-    return ServedModel(session, Path(path).stem if path else "demo", family, render)
+    name = Path(path).stem if path else "demo"
+    return ServedModel(session, name, family, render, arguments.unknown)
 
 
 def _session_of(arguments: argparse.Namespace) -> Session:

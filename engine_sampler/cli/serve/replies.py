@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
 from engine_sampler.messages import (
@@ -47,12 +47,14 @@ class ServedModel:
     name    what clients call it
     family  how it writes thoughts and calls: a name in `TOOL_FAMILIES`
     render  its chat template: `render(messages, tools) -> text`
+    unknown  what becomes of keys of a body that are not known here, as in `SamplingParams.from_dict`
     """
 
     session: Session
     name: str
     family: str
     render: Callable[[Any, Any], str]
+    unknown: Literal["error", "log", "ignore"] = "error"
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -239,7 +241,7 @@ class ChatReply(Reply):
     prefix, source = "chatcmpl", "messages"
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
-        self.form = form = ChatFormat.from_dict(body, served.family, preamble=False)
+        self.form = form = ChatFormat.from_dict(body, served.family, preamble=False, unknown=served.unknown)
         self.params = form.params(body, served.tokenizer)
         try:  # the template; a message that goes on stands behind its text
             messages = body["messages"][: -1 if form.prefix else None]
@@ -296,7 +298,8 @@ class TextReply(Reply):
     prefix, source = "cmpl", "prompt"
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
-        self.params = SamplingParams.from_dict({key: value for key, value in body.items() if key != "echo"})
+        rest = {key: value for key, value in body.items() if key != "echo"}
+        self.params = SamplingParams.from_dict(rest, unknown=served.unknown)
         asked = _prompts_in(body.get("prompt"), len(served.tokenizer))
         super().__init__(body, served, asked)
         texts = asked if body.get("echo") else [""] * len(asked)

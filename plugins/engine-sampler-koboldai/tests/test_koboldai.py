@@ -8,10 +8,11 @@ import json
 import math
 from typing import Any
 
-import engine_sampler_koboldai as koboldai
+import engine_sampler_koboldai
 import numpy as np
 import pytest
-from engine_sampler_koboldai import FIELDS, RENAMED, SPECIAL, TRANSPORT, UNSUPPORTED, from_request
+from engine_sampler_koboldai import from_request, requests
+from engine_sampler_koboldai.koboldai import FIELDS, RENAMED, SPECIAL, TRANSPORT
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer, process_logits
 from engine_sampler.for_bridges import build_chain
@@ -210,10 +211,10 @@ def test_an_empty_request_has_koboldcpps_defaults() -> None:
 
 @pytest.mark.parametrize("system", ["koboldai", "koboldcpp"])
 def test_null_means_the_default_and_transport_keys_are_left_out(system: str) -> None:
-    nulls = dict.fromkeys([*FIELDS, *RENAMED, *SPECIAL, *UNSUPPORTED])
+    nulls = dict.fromkeys([*FIELDS, *RENAMED, *SPECIAL])
     assert from_request(nulls, system=system) == from_request({}, system=system)
     assert from_request(dict.fromkeys(TRANSPORT, "x"), system=system) == from_request({}, system=system)
-    assert not TRANSPORT & {*SamplingParams(), *FIELDS, *RENAMED, *SPECIAL, *UNSUPPORTED}
+    assert not TRANSPORT & {*SamplingParams(), *FIELDS, *RENAMED, *SPECIAL}
 
 
 def test_the_body_itself_is_not_changed() -> None:
@@ -224,7 +225,8 @@ def test_the_body_itself_is_not_changed() -> None:
 
 
 def test_the_examples_of_the_docstrings_hold() -> None:
-    assert doctest.testmod(koboldai).attempted
+    for module in (engine_sampler_koboldai, requests):
+        assert doctest.testmod(module).attempted
 
 
 # --- single keys ---------------------------------------------------------------------------------
@@ -289,6 +291,11 @@ def test_a_value_is_read_as_koboldai_reads_it(body: dict[str, Any], expected: di
         ({"use_default_badwordsids": True}, {"ignore_eos": True, "bad_words": ()}),
         ({"temperature": -1}, {"temperature": 0.0}),
         ({"mirostat": 2, "dynatemp_range": 0.3}, {"mirostat": 2, "dynatemp_range": 0.0, "temperature": 0.75}),
+        ({"temperature": 0, "dynatemp_range": 0.5}, {"temperature": 0.25, "dynatemp_range": 0.25}),
+        ({"temperature": -1, "dynatemp_range": 0}, {"temperature": 0.0, "dynatemp_range": 0.0}),
+        ({"custom_token_bans": [2, 3]}, {"logit_bias": REMOVED_2_3}),
+        ({"max_new_tokens": 7, "stopping_strings": ["x"]}, {"max_tokens": 7, "stop": ("x",)}),
+        ({"repetition_penalty_range": 9}, {"penalty_last_n": 9, "repetition_penalty_range": None}),
         ({"stop_sequence": ["x"]}, {"include_stop_str_in_output": False}),
         (
             {"banned_tokens": ["AB", ""], "banned_strings": ["c"]},
@@ -341,7 +348,11 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
             "koboldcpp",
             "smoothing_factor=0.3 is not allowed with mirostat",
         ),
-        ({"bypass_eos": True}, "koboldcpp", "bypass_eos=True is not supported; it may be False or left out"),
+        (
+            {"bypass_eos": True},
+            "koboldcpp",
+            "bypass_eos=True is not supported: EOS .*; it may be False or left out",
+        ),
         ({"guidance_scale": 2}, "koboldcpp", "guidance_scale=2 is not supported"),
         ({"frmttriminc": True}, "koboldai", "frmttriminc=True is not supported"),
         (
@@ -351,13 +362,18 @@ def test_a_value_is_read_as_koboldcpp_reads_it(body: dict[str, Any], expected: d
         ),
         ({"use_default_badwordsids": True}, "koboldai", "use_default_badwordsids=True .* needs a tokenizer"),
         ({"custom_token_bans": "a"}, "koboldcpp", "custom_token_bans names 'a'"),
-        ({"dry_sequence_breakers": "x"}, "koboldcpp", "dry_sequence_breakers='x' is not allowed: JSON"),
+        (
+            {"dry_sequence_breakers": "x"},
+            "koboldcpp",
+            "dry_sequence_breakers='x' is not allowed: a list of texts, or",
+        ),
         ({"bad_words": "x"}, "koboldai", "bad_words='x' is not allowed: a list"),
         ({"mirostat": "x"}, "koboldcpp", "mirostat='x' is not allowed"),
-        ({"order": "vllm"}, "koboldai", "sampler_order='vllm' is not allowed"),
+        ({"order": "vllm"}, "koboldai", "^order='vllm' is not allowed"),
+        ({"typical_p": "x"}, "koboldcpp", "^typical_p='x' is not allowed: a finite number"),
         ({"banned_tokens": "x"}, "koboldcpp", "banned_tokens='x' is not allowed: a list"),
         ({"grammar": "{"}, "koboldcpp", "grammar='{' is not allowed: JSON"),
-        ({}, "kobold", "system='kobold' is not allowed: one of 'koboldai', 'koboldcpp'"),
+        ({}, "kobold", "system='kobold' is not allowed: one of 'koboldai', 'koboldcpp', 'tabbyapi'"),
     ],
 )
 def test_unreadable_values_are_refused_by_name(body: dict[str, Any], system: str, message: str) -> None:

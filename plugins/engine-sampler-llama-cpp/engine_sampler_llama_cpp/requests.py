@@ -16,6 +16,8 @@ from engine_sampler.for_bridges import (
     BodyField,
     Function,
     Reasoning,
+    Unknown,
+    banned_ids,
     call_list,
     canonical_keys,
     check_repeats,
@@ -26,20 +28,23 @@ from engine_sampler.for_bridges import (
     from_gbnf,
     guarded,
     integer_of,
+    known_only,
     mapping,
+    named_as_sent,
     not_allowed,
     openai_logprobs,
     read_fields,
     read_logit_bias,
-    refuse_unknown,
     response_format,
     stop_strings,
     switch,
     switched_off,
+    synonyms_of,
     take_lazy_grammar,
     take_thinking,
     take_tools,
     tool_calls,
+    with_moving_temperature,
     without_transport,
 )
 from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
@@ -56,19 +61,6 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits".split()
 )
 """Keys of the server with no effect on the choice of tokens."""
-
-RENAMED = {
-    "temp": "temperature",
-    "max_tokens": "n_predict",
-    "max_completion_tokens": "n_predict",
-    "n_cmpl": "n",
-    "reasoning_budget": "reasoning_budget_tokens",
-    "repetition_penalty": "repeat_penalty",
-    "penalty_last_n": "repeat_last_n",
-    "tfs": "tfs_z",
-    "order": "samplers",
-}
-"""Aliases of keys: the server's, its command line's, and ours."""
 
 MAX_INDENT = 1_000
 """The highest n_indent."""
@@ -109,6 +101,15 @@ FIELDS: Mapping[str, BodyField] = {
 }
 """The server's parameters, with their defaults and limits."""
 
+RENAMED = {
+    **synonyms_of({*FIELDS, "stop"}),
+    "max_completion_tokens": "n_predict",
+    "n_cmpl": "n",
+    "reasoning_budget": "reasoning_budget_tokens",
+    "order": "samplers",
+}
+"""Aliases of keys: the server's, its command line's, front ends', and ours."""
+
 SAMPLERS = {
     "penalties": "e",
     "dry": "d",
@@ -137,6 +138,7 @@ _ALIASES = {
 
 SPECIAL = (
     *("samplers", "stop", "n_probs", "logprobs", "top_logprobs", "post_sampling_probs", "logit_bias"),
+    "custom_token_bans",
     *("grammar", "response_format", "tools", "tool_choice", "functions", "function_call"),
     *("parallel_tool_calls", "reasoning_budget_tokens", "n_indent", *MARKS, *LAZY_KEYS),
 )
@@ -151,6 +153,7 @@ def from_request(
     tool_family: str | None = None,
     chat_template: Any = None,
     reasoning: Reasoning = "disabled",
+    unknown: Unknown = "error",
 ) -> SamplingParams:
     """The settings of a request to llama.cpp's server (/completion, and its OpenAI forms).
 
@@ -160,7 +163,7 @@ def from_request(
     tokenizer   for biases given as text.
     vocab_size  default: the tokenizer's. Biases of ids beyond it are left out, as in the server; if it is not
                 known, `Scheduler.add` refuses them.
-    tool_family, chat_template, reasoning  as in `SamplingParams.from_dict`; `model.metadata` of
+    tool_family, chat_template, reasoning, unknown  as in `SamplingParams.from_dict`; `model.metadata` of
                 llama-cpp-python has the template as "tokenizer.chat_template"
 
         >>> params = from_request({"n_predict": 100, "repeat_penalty": 1.1, "samplers": "edkypmxt"})
@@ -179,6 +182,8 @@ def from_request(
     - repeat_last_n and dry_penalty_last_n: −1 is the whole history, as the server's manual used to document;
       its newest versions refuse −1.
     - logit_bias: [[id, bias], ["text", bias], [id, false]], or an object; biases of one token add up.
+    - custom_token_bans: ids that are removed, in a text; the server ignores them, and front ends send the
+      same in logit_bias. What else they send beside its own keys (rep_pen, typical, …) has to agree with it.
     - n_probs: that many logprobs, of the raw logits or (post_sampling_probs) of the processed ones.
     - t_max_predict_ms counts from when the request is added, and ends it even in the middle of a line.
     - grammar: GBNF, or Lark after a line `%llguidance {}`.
@@ -198,10 +203,11 @@ def from_request(
     key, the value and what is allowed; for unknown keys it names near matches.
     """
     family = None if tool_family is None else family_named("tool_family", tool_family, chat_template)
-    return guarded(
-        lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, family, reasoning)),
-        "the request",
-    )
+    with named_as_sent(body, RENAMED):
+        return guarded(
+            lambda: SamplingParams(**_parameters(body, tokenizer, vocab_size, family, reasoning, unknown)),
+            "the request",
+        )
 
 
 def _parameters(
@@ -210,20 +216,22 @@ def _parameters(
     vocab_size: int | None = None,
     tool_family: str | None = None,
     reasoning: Reasoning = "disabled",
+    unknown: Unknown = "error",
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
     check_tokenizer(tokenizer)
     if vocab_size is not None:
         integer_of("vocab_size", vocab_size, 1)
     fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
-    refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
+    fields = known_only(fields, {*FIELDS, *RENAMED, *SPECIAL}, unknown)
     calls = _tools(fields, tool_family, reasoning)
     thoughts = _thinking(body, fields, tool_family, reasoning)
     names = _sampler_names(fields.pop("samplers", None))
     parameters: dict[str, Any] = {"penalty_scope": "all", "order": "llama.cpp"}
     parameters |= stop_strings("stop", fields.pop("stop", ())) | thoughts
     parameters |= _logprobs(fields)
-    parameters |= _biases(fields.pop("logit_bias", ()), tokenizer, vocab_size)
+    removed = banned_ids("custom_token_bans", fields.pop("custom_token_bans", ""))
+    parameters |= _biases(fields.pop("logit_bias", ()), removed, tokenizer, vocab_size)
     grammar = from_gbnf("grammar", fields.pop("grammar", ""))
     grammar |= {key: fields.pop(key) for key in LAZY_KEYS if key in fields}
     parameters |= take_lazy_grammar(grammar) | grammar
@@ -233,7 +241,7 @@ def _parameters(
     if parameters.get("json_schema") == {}:
         parameters["json_schema"] = {"type": "object"}
     check_text(parameters)
-    return parameters | _chain(names, parameters)
+    return with_moving_temperature(parameters | _chain(names, parameters))
 
 
 def _translate_special_values(fields: dict[str, Any]) -> None:
@@ -351,10 +359,12 @@ def _generic_calls(functions: Sequence[Function], is_parallel: bool) -> dict[str
     return {"type": "object", "properties": {key: value}, "required": [key], "additionalProperties": False}
 
 
-def _biases(value: Any, tokenizer: Tokenizer | None, vocab_size: int | None) -> dict[str, Any]:
-    """`logit_bias` without ids outside the vocabulary."""
+def _biases(
+    value: Any, removed: Sequence[int], tokenizer: Tokenizer | None, vocab_size: int | None
+) -> dict[str, Any]:
+    """`logit_bias` and the removed ids, without those outside the vocabulary."""
     size = len(tokenizer) if vocab_size is None and tokenizer is not None else vocab_size
-    biases = read_logit_bias(value, tokenizer).get("logit_bias", {})
+    biases = read_logit_bias(value, tokenizer).get("logit_bias", {}) | dict.fromkeys(removed, -math.inf)
     inside = {i: bias for i, bias in biases.items() if 0 <= i < (size or math.inf)}
     return {"logit_bias": inside} if inside else {}
 

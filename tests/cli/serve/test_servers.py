@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from engine_sampler.cli.serve.replies import MAX_BODY
+from engine_sampler import ParameterError
+from engine_sampler.cli.serve.replies import FORMS, MAX_BODY
 from engine_sampler.cli.serve.threads import ThreadingChatServer
 
 from .serving import CHAT, TEXT, Server, demo, demo_engine, eventually, threading_server, uvicorn_server
@@ -228,6 +230,14 @@ def test_texts_continue_several_prompts_whole_or_in_parts(server: Server) -> Non
 def test_what_is_not_allowed_of_a_text_is_named(server: Server, name: str, body: dict[str, Any]) -> None:
     status, text = ask(server, body, TEXT)
     assert (status, json.loads(text)["error"]["param"]) == (400, name)
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_unknown_keys_are_refused_unless_the_server_lets_them_pass(path: str) -> None:
+    body = {**BODY, "prompt": "The class", "top_pp": 0.5}
+    with pytest.raises(ParameterError, match="unknown parameter 'top_pp'"):
+        FORMS[path](body, demo())
+    assert FORMS[path](body, replace(demo(), unknown="ignore")).params.seed == 3
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: Server) -> None:

@@ -1,9 +1,4 @@
-"""KoboldAI and koboldcpp: requests to their API, read into parameters.
-
->>> params = from_request({"rep_pen": 1.1, "rep_pen_range": 1024, "rep_pen_slope": 0.7, "tfs": 0.95})
->>> params.repetition_penalty, params.penalty_last_n, params.order, params.tfs_cut
-(1.1, 1024, 'koboldai', 'koboldai')
-"""
+"""The keys of KoboldAI's API (/api/v1/generate), which koboldcpp shares, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -12,28 +7,28 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, Tokenizer
 from engine_sampler.for_backends import quoted
 from engine_sampler.for_bridges import (
     KOBOLDAI_IDS,
     MAX_COUNT,
     BodyField,
+    Unknown,
+    banned_ids,
     canonical_keys,
     check_text,
-    check_tokenizer,
     from_gbnf,
-    guarded,
-    id_of_digits,
+    known_only,
     mapping,
-    one_of,
     openai_logprobs,
     read_fields,
     read_logit_bias,
-    refuse_unknown,
-    refuse_unsupported,
+    sequence_breakers,
     stop_strings,
     switch,
     switched_off,
+    synonyms_of,
+    with_moving_temperature,
     without_transport,
 )
 from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
@@ -45,32 +40,6 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "using_openai_tools replace_instruct_placeholders".split()
 )
 """Keys with no effect on the choice of tokens."""
-
-RENAMED = {
-    "repeat_penalty": "rep_pen",
-    "repetition_penalty": "rep_pen",
-    "penalty_last_n": "rep_pen_range",
-    "repetition_penalty_slope": "rep_pen_slope",
-    "typical_p": "typical",
-    "top_n_sigma": "nsigma",
-    "mirostat_mode": "mirostat",
-    "ignore_eos": "ban_eos_token",
-    "seed": "sampler_seed",
-    "stop": "stop_sequence",
-    "max_tokens": "max_length",
-    "order": "sampler_order",
-}
-"""Aliases of keys: koboldcpp's names, and ours."""
-
-UNSUPPORTED = {
-    "bypass_eos": (False,),
-    "grammar_retain_state": (False,),
-    "guidance_scale": (1,),
-    "frmttriminc": (False,),
-    "frmtrmblln": (False,),
-    "frmtrmspch": (False,),
-}
-"""Features of these systems that this library lacks, with the values that switch them off."""
 
 _ANY = math.inf
 FIELDS: Mapping[str, BodyField] = {
@@ -109,6 +78,15 @@ FIELDS: Mapping[str, BodyField] = {
 }
 """The parameters, with their neutral values and limits."""
 
+RENAMED = {
+    **synonyms_of({*FIELDS, "stop_sequence"}),
+    **dict.fromkeys(("max_tokens", "max_new_tokens", "n_predict", "num_predict"), "max_length"),
+    "repetition_penalty_range": "rep_pen_range",
+    "repetition_penalty_slope": "rep_pen_slope",
+    "order": "sampler_order",
+}
+"""Aliases of keys: koboldcpp's names, front ends', and ours."""
+
 RANGES: Mapping[str, tuple[float, float]] = {
     "rep_pen": (1, _ANY),
     **dict.fromkeys(("rep_pen_range", "rep_pen_slope", "top_k", "top_a"), (0, _ANY)),
@@ -142,57 +120,12 @@ _STEPS = {
 """koboldcpp's steps by id. Samplers it adds to KoboldAI's share a step, except DRY (first) and XTC (last)."""
 
 
-def from_request(
-    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, system: str = "koboldai"
-) -> SamplingParams:
-    """The settings of a request to KoboldAI's API (/api/v1/generate), which koboldcpp shares.
-
-    tokenizer  for use_default_badwordsids in KoboldAI, and for biases given as text.
-    system     "koboldai": its order and its cutoffs. KoboldAI fills omitted keys from its settings page; here
-               they are neutral.
-               "koboldcpp": llama.cpp's cutoffs, DRY first and XTC last, and its own defaults: temperature
-               0.75, top_k 100, top_p 0.92, a penalty window of 320 tokens; sampler_order 6 0 1 3 4 2 5.
-
-        >>> from_request({"sampler_order": [0, 5, 1, 2, 3, 4], "temperature": 0.5}).order
-        (0, 5, 1, 2, 3, 4)
-        >>> from_request({"sampler_order": [6, 5, 0]}, system="koboldcpp").order
-        ('dry', 'penalties', 'temperature', 'smoothing', 'top_n_sigma', 'top_k', 'xtc')
-
-    - Numbers out of range: KoboldAI refuses them in its own keys, koboldcpp takes the nearest in the range.
-    - temperature: 0 is greedy. Below 0 is greedy in koboldcpp too, and not allowed in KoboldAI.
-    - rep_pen_range: 0 is the whole context in KoboldAI, one token in koboldcpp.
-    - rep_pen_slope: KoboldAI's curve. koboldcpp's two steps are not supported, except slopes flat there.
-    - sampler_order: ids 0 to 6. KoboldAI takes all of them or, as its older versions did, all but 6, which
-      then comes first; koboldcpp runs the listed ones, so the others are off. koboldcpp's initial truncation
-      to a few thousand tokens is not performed.
-    - sampler_seed: 0 is a seed in KoboldAI, and means random in koboldcpp.
-    - stop_sequence: stays in the text in KoboldAI, and with trim_stop=false.
-    - singleline: the text ends before a newline.
-    - use_default_badwordsids: bans EOS, and in KoboldAI every token with a square bracket.
-    - banned_tokens, banned_strings: banned_strings in koboldcpp, which takes text back, whatever the case of
-      its letters; bad_words in KoboldAI.
-    - custom_token_bans: ids of removed tokens.
-    - grammar: as in llama.cpp, or a JSON schema as text.
-    - logprobs: a number, or true for five.
-    - bypass_eos, grammar_retain_state, guidance_scale and output formatting (frmt…) are not supported, and
-      are refused unless switched off.
-
-    Parameters of ours that these systems lack pass under their own names. Raises `ParameterError` naming the
-    key, the value and what is allowed; for unknown keys it names near matches.
-    """
-    return guarded(lambda: SamplingParams(**_parameters(body, tokenizer, system=system)), "the request")
-
-
-def _parameters(
-    body: Mapping[str, Any], tokenizer: Tokenizer | None = None, *, system: str = "koboldai"
+def parameters_of(
+    body: Mapping[str, Any], tokenizer: Tokenizer | None, unknown: Unknown, *, is_cpp: bool
 ) -> dict[str, Any]:
     """The keywords for `SamplingParams` in a request body, as `from_request` describes."""
-    check_tokenizer(tokenizer)
-    one_of(("koboldai", "koboldcpp"), "system", system)
-    is_cpp = system == "koboldcpp"
     fields = canonical_keys(without_transport(mapping("body", body), TRANSPORT), RENAMED)
-    refuse_unsupported(fields, UNSUPPORTED)
-    refuse_unknown(fields, {*FIELDS, *RENAMED, *SPECIAL})
+    fields = known_only(fields, {*FIELDS, *RENAMED, *SPECIAL}, unknown)
     fields = {**(KOBOLDCPP if is_cpp else {}), **fields}
     parameters: dict[str, Any] = {"penalty_scope": "all"}
     parameters |= _stops(fields)
@@ -209,7 +142,9 @@ def _parameters(
     _translate_special_values(fields, is_cpp)
     parameters |= read_fields(FIELDS, fields)
     check_text(parameters)
-    return parameters | (_koboldcpp_order(order, parameters) if is_cpp else _koboldai_order(order))
+    if not is_cpp:
+        return parameters | _koboldai_order(order)
+    return with_moving_temperature(parameters | _koboldcpp_order(order, parameters))
 
 
 def _refuse_out_of_range(fields: Mapping[str, Any]) -> None:
@@ -233,8 +168,8 @@ def _translate_special_values(fields: dict[str, Any], is_cpp: bool) -> None:
         del fields["mirostat"]
     if fields.get("dry_penalty_last_n") == 0:
         fields["dry_penalty_last_n"] = -1
-    if isinstance(breakers := fields.get("dry_sequence_breakers"), str):
-        fields["dry_sequence_breakers"] = _json("dry_sequence_breakers", breakers)
+    if "dry_sequence_breakers" in fields:
+        fields["dry_sequence_breakers"] = sequence_breakers(fields["dry_sequence_breakers"])
     if fields.get("adaptive_target") == 0:
         fields["adaptive_target"] = -1
 
@@ -299,7 +234,7 @@ def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> 
     taken_back = [word for key in keys[1:3] for word in _list(key, fields) if word != ""] if is_cpp else []
     bad_words = [word for key in keys for word in _list(key, fields)]
     biases = read_logit_bias(fields.pop("logit_bias", ()), tokenizer)
-    removed = _banned_ids(fields.pop("custom_token_bans", ""))
+    removed = banned_ids("custom_token_bans", fields.pop("custom_token_bans", ""))
     if switch("use_default_badwordsids", fields.pop("use_default_badwordsids", False)):
         fields.setdefault("ban_eos_token", True)
         removed += [] if is_cpp else _bracket_tokens(tokenizer)
@@ -307,15 +242,6 @@ def _bans(fields: dict[str, Any], tokenizer: Tokenizer | None, is_cpp: bool) -> 
         biases.setdefault("logit_bias", {}).update(dict.fromkeys(removed, -math.inf))
     bans = {"banned_strings": taken_back, "bad_words": bad_words}
     return {**biases, **{name: words for name, words in bans.items() if words}}
-
-
-def _banned_ids(value: Any) -> list[int]:
-    """The ids in a text of ids separated by commas."""
-    if not isinstance(value, str):
-        raise ParameterError(
-            f"custom_token_bans={quoted(value)} is not allowed: token ids separated by commas"
-        )
-    return [id_of_digits("custom_token_bans", entry.strip()) for entry in value.split(",") if entry.strip()]
 
 
 def _bracket_tokens(tokenizer: Tokenizer | None) -> list[int]:
