@@ -190,7 +190,7 @@ GROUPS: Mapping[str, Sequence[Page]] = {
         Page(
             "drafters",
             "Drafters",
-            "What a drafter subclasses and is given. [Drafts](../drafts.md#a-drafter-of-your-own) has an example.",
+            "What a drafter subclasses; [an example](../drafts.md#a-drafter-of-your-own).",
             _CONTRACT,
             _words("Drafter DraftedText"),
         ),

@@ -491,8 +491,6 @@ def _phases(
     return RequestPhases.of(plan, vocabulary, history)
 
 
-
-
 def seed_of(params: SamplingParams) -> int:
     """The seed that `params` give, or a random one."""
     requested: int | None = params["seed"]

@@ -44,8 +44,8 @@ class PLess(Truncation):
         w = weights(distances(logits))
         alive = (logits > -np.inf).sum(axis=1)
         needs = [
-            collision_weight(*sums, n if norm else None)
-            for *sums, n, norm in zip(
+            collision_weight(total, squares, n if norm else None)
+            for total, squares, n, norm in zip(
                 w.sum(axis=1).tolist(), _squares(w), alive.tolist(), rows["p_less_norm"], strict=True
             )
         ]
