@@ -43,12 +43,10 @@ class PLess(Truncation):
     def keep(self, logits: np.ndarray, rows: Rows) -> np.ndarray:
         w = weights(distances(logits))
         alive = (logits > -np.inf).sum(axis=1)
-        needs = [
-            collision_weight(total, squares, n if norm else None)
-            for total, squares, n, norm in zip(
-                w.sum(axis=1).tolist(), _squares(w), alive.tolist(), rows["p_less_norm"], strict=True
-            )
-        ]
+        sums = zip(
+            w.sum(axis=1).tolist(), _squares(w), alive.tolist(), rows["p_less_norm"].tolist(), strict=True
+        )
+        needs = [collision_weight(total, squares, n if norm else None) for total, squares, n, norm in sums]
         return keep_heavy(logits, w, np.array(needs, np.int64))
 
 
