@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arithmetic import GivenLogprobs, RowGiven, given_logprobs
 from ...backends.scoring import given_of
-from ...contract import LOGPROBS_KINDS, Backend, Batch
+from ...contract import LOGPROBS_KINDS, Backend, BackendError, Batch
 from ...requests.request import Request
 from ...requests.results import SamplingMask, StepDetails
 
@@ -49,6 +49,10 @@ class DetailsCollector:
         """What `request` wants of its `row`, from which a token with this processed logprob was drawn."""
         details = request.details
         assert details is not None
+        if details.of_survivors and row not in batch.survivors:
+            raise BackendError(
+                f"backend {backend.name} gave no survivors, which Group.want_survivors asks for"
+            )
         if details.mask_cap and self._masks is not None:
             self._masks[row] = self._mask(batch.survivors[row][0], details.mask_cap, logprob)
         for kind in details.modes:
