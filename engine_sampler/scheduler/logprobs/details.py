@@ -21,6 +21,13 @@ Penalized = Callable[[Request, np.ndarray], np.ndarray]
 _NO_IDS = np.empty(0, np.int32)
 
 
+def survivors_of(batch: Batch, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids int64 [m] and logits float32 [m] that a row was drawn from. Raises `BackendError`."""
+    if row not in batch.survivors:
+        raise BackendError("the backend gave no survivors, which Group.want_survivors asks for")
+    return batch.survivors[row]
+
+
 class _MaskRow(NamedTuple):
     """A row of a sampling mask."""
 
@@ -49,12 +56,8 @@ class DetailsCollector:
         """What `request` wants of its `row`, from which a token with this processed logprob was drawn."""
         details = request.details
         assert details is not None
-        if details.of_survivors and row not in batch.survivors:
-            raise BackendError(
-                f"backend {backend.name} gave no survivors, which Group.want_survivors asks for"
-            )
         if details.mask_cap and self._masks is not None:
-            self._masks[row] = self._mask(batch.survivors[row][0], details.mask_cap, logprob)
+            self._masks[row] = self._mask(survivors_of(batch, row)[0], details.mask_cap, logprob)
         for kind in details.modes:
             self._given[kind][row] = self._row_of(kind, request, row, batch, penalized, backend)
 
@@ -109,7 +112,7 @@ class DetailsCollector:
         assert request.details is not None
         token_ids = request.details.given_ids
         if kind == "processed":
-            ids, logits = batch.survivors[row]
+            ids, logits = survivors_of(batch, row)
             return given_logprobs(logits, token_ids, ids)
         values = batch.logits.row(row)
         return given_of(values if kind == "raw" else penalized(request, values), token_ids, backend)

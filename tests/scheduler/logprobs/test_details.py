@@ -208,7 +208,7 @@ def test_a_backend_that_gives_no_survivors_is_named(caplog: pytest.LogCaptureFix
     result = model_step(scheduler)
     assert result.tokens(0)
     assert survivors(result) == []
-    assert "backend forgetful gave no survivors, which Group.want_survivors asks for" in caplog.text
+    assert "the backend gave no survivors, which Group.want_survivors asks for" in caplog.text
 
 
 # --- the logprobs of named tokens ------------------------------------------------------------------
