@@ -88,7 +88,7 @@ class Sampler(Stateful):
               any other sampler comes last.
     instead_of  the sampler in whose place this one stands in every order, if its parameters turn it on: the
               same step with parameters that the C kernels lack. It has that one's role and costs no more;
-              orders name that one.
+              orders name that one. It is on only if one of its own switches is not neutral.
     role      "edit" samplers (masks, biases) come first, in a fixed order; "penalty" samplers
               read the history; "warp" is everything else.
     params    the parameters that this sampler owns.

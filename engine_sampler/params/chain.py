@@ -43,7 +43,9 @@ def _build(params: Mapping[str, Any], given: Mapping[str, Any], known: Lookup) -
     selector = _selector(params, known.catalogue.selectors, known.selectors.active(given, params))
     edits = [n for n in EDITS if n in active]
     edits += sorted(n for n, s in active.items() if s.role == "edit" and n not in EDITS)
-    active |= {s.instead_of: s for s in known.stand_ins if s.name in active and s.instead_of}
+    for name, base in known.stand_ins.items():
+        if name in active:
+            active[base] = active[name]
     ordered = [n for n in known.order(params["order"]) if n in active]
     if selector.ignores_warps:
         ordered = [n for n in ordered if active[n].role == "penalty" or n == "temperature"]

@@ -17,12 +17,14 @@ class Switches(Generic[Part]):
     """Samplers, selectors or criteria, and the parameters that turn them on.
 
     By default, a part is active if one of its switches is not neutral; only those that decide in another way
-    are asked.
+    are asked. A sampler in the place of another one is not, unless one of its switches is not neutral.
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._parts: tuple[Part, ...] = tuple(parts)
-        self._asked = {i for i, part in enumerate(self._parts) if not _has_default(part, "is_active")}
+        deciding = {i for i, part in enumerate(self._parts) if not _has_default(part, "is_active")}
+        self._asked = {i for i in deciding if getattr(self._parts[i], "instead_of", None) is None}
+        self._confirmed = deciding - self._asked
         self._switched: dict[str, int] = {}
         for i, part in enumerate(self._parts):
             if i not in self._asked:
@@ -35,6 +37,7 @@ class Switches(Generic[Part]):
         """
         on = {self._switched[name] for name in given if name in self._switched}
         numbers = sorted(on | self._asked)
+        on -= self._confirmed
         return [self._parts[i] for i in numbers if i in on or self._parts[i].is_active(*arguments)]
 
 
@@ -44,7 +47,7 @@ class Lookup:
     neutral    the neutral value of every parameter.
     numbers    the place of every parameter among them.
     checking   the samplers, selectors and drafters that refuse some values together.
-    stand_ins  the samplers that take the place of another one.
+    stand_ins  the samplers that take the place of another one, and that one, by name.
     passes     what a chain of all samplers, once each, would cost at worst, in passes over the vocabulary.
     """
 
@@ -55,7 +58,7 @@ class Lookup:
         parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
         drafters = catalogue.drafters.values()
         self.checking = [part for part in (*parts, *drafters) if not _has_default(part, "check")]
-        self.stand_ins = [s for s in catalogue.samplers.values() if s.instead_of is not None]
+        self.stand_ins = {s.name: s.instead_of for s in catalogue.samplers.values() if s.instead_of}
         self.passes = passes_of(orderable(catalogue.samplers).values())
         self.samplers = Switches(catalogue.samplers.values())
         self.selectors = Switches(catalogue.selectors.values())

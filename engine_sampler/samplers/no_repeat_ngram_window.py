@@ -27,9 +27,9 @@ class NoRepeatNgramWindow(Sampler):
     role = "penalty"
     cost = "history"
     params = (
-        Param("no_repeat_ngram_window", int, neutral=0, low=0, switch=False,
+        Param("no_repeat_ngram_window", int, neutral=0, low=0,
               doc="newest tokens in which an n-gram occurs only once; 0 all"),
-        Param("no_repeat_ngram_whitelist_ids", object, neutral=(), convert=unique_token_ids, switch=False,
+        Param("no_repeat_ngram_whitelist_ids", object, neutral=(), convert=unique_token_ids,
               limit=16_384, doc="tokens that may complete an n-gram again"),
     )  # fmt: skip
     examples = (

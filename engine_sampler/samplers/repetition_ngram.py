@@ -29,7 +29,7 @@ class RepetitionNgram(Sampler):
     params = (
         Param("repetition_ngram_size", int, neutral=0, low=0, high=1024,
               doc="tokens that are looked for in the output"),
-        Param("repetition_ngram_threshold", int, neutral=0, low=0, high=1024,
+        Param("repetition_ngram_threshold", int, neutral=0, low=0, high=1024, switch=False,
               doc="occurrences of them at which only EOS is left"),
     )  # fmt: skip
     examples = (
@@ -39,9 +39,6 @@ class RepetitionNgram(Sampler):
                 (1.0, 2.0, 3.0), output_token_ids=(0, 2, 0, 2), eos_token_ids=(1,)),
     )  # fmt: skip
 
-    def is_active(self, params: Mapping[str, Any]) -> bool:
-        return bool(params["repetition_ngram_size"] and params["repetition_ngram_threshold"])
-
     def resolve(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> np.ndarray:
         return np.array(sorted(vocabulary.eos_token_ids), np.int64)
 
@@ -50,7 +47,7 @@ class RepetitionNgram(Sampler):
             rows[name].tolist() for name in ("repetition_ngram_size", "repetition_ngram_threshold")
         )
         for i, (row, eos, n, least) in enumerate(zip(logits, rows.resolved, sizes, thresholds, strict=True)):
-            if _occurrences(rows.output_token_ids(i)[-WINDOW:], n) >= least:
+            if least and _occurrences(rows.output_token_ids(i)[-WINDOW:], n) >= least:
                 columns, _ = finite_columns(row, rows, i, eos)
                 values = row[columns]
                 if len(columns):

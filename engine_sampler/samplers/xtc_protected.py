@@ -25,7 +25,7 @@ class XtcProtected(Truncation):
     instead_of = "xtc"
     cost = "pass"
     params = (
-        Param("xtc_protected_ids", object, neutral=(), convert=unique_token_ids, switch=False, limit=16_384,
+        Param("xtc_protected_ids", object, neutral=(), convert=unique_token_ids, limit=16_384,
               doc="tokens that xtc neither drops nor counts"),
     )  # fmt: skip
     examples = (
