@@ -18,7 +18,7 @@ from .logprobs import LogprobsPlan
 
 Key = tuple[Any, ...]
 
-_MOST_PARTS = 32
+_MOST_PARTS = 8
 """The most parts of a batch that are kept."""
 
 

@@ -160,8 +160,9 @@ int32_t es_matcher_accept_bytes(es_matcher *matcher, const uint8_t *bytes, int64
  * token after node i, rows being `words` apart. codes[0 .. count] get an es_grammar_code for each row, or -1 where
  * the text cannot go; such a row, and one that faulted, is all 0. Returns how many faulted. `work` is NULL or as
  * for es_matchers_fill; each node counts as two calls. */
-int64_t es_matcher_fill_tree(es_matcher *matcher, const int32_t *tokens, const int32_t *parents, int64_t count,
-                             int32_t *bits, int64_t words, es_grammar_work *work, int32_t *codes);
+int64_t es_matcher_fill_tree(es_matcher *matcher, const int32_t *tokens, const int32_t *parents,
+                             int64_t count, int32_t *bits, int64_t words, es_grammar_work *work,
+                             int32_t *codes);
 
 /* How many of `tokens` could be accepted one after the other, or a negated es_grammar_code. */
 int64_t es_matcher_validate(es_matcher *matcher, const int32_t *tokens, int64_t count);
