@@ -116,7 +116,7 @@ class Request(RequestEnd):
         self.phases.open(self)
         self._resume(history.output_token_ids.tolist())
         if self.bans is not None:
-            self.bans.go_on_from(rewinds)
+            self.bans.resume(rewinds)
 
     # --- facts -----------------------------------------------------------------------------------
 

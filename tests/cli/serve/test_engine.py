@@ -261,14 +261,14 @@ def test_updates_never_give_what_a_ban_takes_back(monkeypatch: pytest.MonkeyPatc
 
     params = SamplingParams(max_tokens=60, seed=2, logprobs=0, banned_strings=["abc", "d a", "cc"])
     for engine in running(session := Checked()):
-        given = list(updates(engine, params, "x"))
+        sent = list(updates(engine, params, "x"))
         plain = list(updates(engine, params.replace(banned_strings=["#"]), "x"))
-    tokens = [token for update in given for token in update.token_ids]
-    written = "".join(update.text for update in given)
+    tokens = [token for update in sent for token in update.token_ids]
+    written = "".join(update.text for update in sent)
     assert written == BYTES.decode(tokens)
     assert not [ban for ban in params.banned_strings if ban in written]
     assert len(tokens) == 60
-    for update in given:
+    for update in sent:
         drawn = [int(update.logprobs.token_ids[row, 0]) for row in update.rows] if update.logprobs else []
         assert drawn == [*update.token_ids]
     assert session.rewound
