@@ -213,7 +213,7 @@ class Request(RequestEnd):
     def told_phases(self) -> dict[str, int] | None:
         """The tokens of its phases where a step tells them: when it has come into another one, or has
         ended."""
-        if not (self.has_moved or not self.live):
+        if (self.live and not self.has_moved) or self.rewinding is not None:
             return None
         counts: dict[str, int] | None = self.attempt("phases", self.phases.told, len(self.history))
         return counts
