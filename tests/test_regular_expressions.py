@@ -280,6 +280,7 @@ FRONT_ENDS: dict[str, Callable[[], Any]] = {
     "gbnf": lambda: Grammar.from_gbnf(GBNF),
     "structural tag": lambda: Grammar.from_structural_tag(TAG),
     "choices": lambda: Grammar.from_choices([f"({MARK}+)+", f"{MARK}["]),
+    "banned_regex": lambda: requested(banned_regex=[f"{MARK}+b"]),
     "stop_regex": lambda: requested(stop_regex=[f"{MARK}+b"]),
     "stop": lambda: requested(stop=[f"({MARK}+)+b"]),
     "grammar": lambda: requested(grammar=LARK),

@@ -128,3 +128,22 @@ def test_swapped_arguments_are_named():
         with pytest.raises(ParameterError, match="params='ab' is not allowed: a SamplingParams"):
             add("ab", greedy(1))
     assert session.scheduler.request_ids == []
+
+
+def test_contexts_are_cut_where_a_ban_takes_tokens_back():
+    class Cutting(NextLetter):
+        cuts = []
+
+        def rewind(self, request_id, length):
+            self.cuts.append(length)
+
+    session = Cutting()
+    request = session.add(greedy(6).replace(banned_strings=["DEF"]), "ab")
+    while request in session.scheduler.request_ids:
+        session.step()
+        record = session.scheduler.record(request)
+        if record.finish_reason is None:
+            assert session._contexts[request] == record.prompt_token_ids + record.token_ids
+    assert record.text[0] == "c"
+    assert "def" not in record.text
+    assert session.cuts == [3]

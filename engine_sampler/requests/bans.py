@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,7 +52,7 @@ class Rewind(NamedTuple):
     token_ids: tuple[int, ...]
 
 
-class Found(NamedTuple):
+class CompleteBan(NamedTuple):
     """A ban that the newest token has completed: the number of the token to go back to, how many bytes of the
     newest one follow the match, and what was found."""
 
@@ -74,8 +75,8 @@ class BannedText(Detokenizer):
 
     __slots__ = (
         "_certain",
+        "_complete",
         "_ends",
-        "_found",
         "_is_closed",
         "_matchers",
         "_most",
@@ -102,7 +103,7 @@ class BannedText(Detokenizer):
         """How many bytes so many tokens have."""
         self._certain = [0]
         """`certain` after so many tokens."""
-        self._found: Found | None = None
+        self._complete: CompleteBan | None = None
         self._is_closed = False
         self.rewinds: tuple[Rewind, ...] = ()
         self.passed: str | None = None
@@ -147,7 +148,7 @@ class BannedText(Detokenizer):
 
     def overlook(self) -> None:
         """The newest token was chosen elsewhere: it stays."""
-        self._found = None
+        self._complete = None
 
     def rewind_for(self, cut: int, token_ids: np.ndarray) -> tuple[Rewind, ...] | None:
         """What `rewinds` will be if the newest token must be taken back; None if it stays.
@@ -155,31 +156,36 @@ class BannedText(Detokenizer):
         cut        how many bytes of its end are cut off, so that a ban in them does no harm.
         token_ids  the output, int64 [length].
         """
-        found, self._found = self._found, None
-        if found is None or cut > found.after:
+        ban, self._complete = self._complete, None
+        if ban is None or cut > ban.after:
             return None
         last = self.rewinds[-1] if self.rewinds else Rewind(-1, 0, 0, -1, ())
-        certain, token_id = self._certain[-2], int(token_ids[found.position])
+        certain, token_id = self._certain[-2], int(token_ids[ban.position])
         since = last.since if last.certain == certain else last.draws
-        there = next((r for r in self.rewinds if r.position == found.position), None)
+        there = next((r for r in self.rewinds if r.position == ban.position), None)
         if there is not None and (not there.token_ids or token_id in there.token_ids):
-            self._let_pass(f"{found.reason!r} stays in the text: nothing else can come there")
+            self._let_pass(f"{ban.reason!r} stays in the text: nothing else can come there")
         elif last.draws - since >= self._most or last.draws >= MAX_REWINDS:
-            self._let_pass(f"{found.reason!r} stays in the text after {last.draws - since} rewinds in a row")
+            self._let_pass(f"{ban.reason!r} stays in the text after {last.draws - since} rewinds in a row")
         else:
             self._certain[-1] = certain
             banned = (*(() if there is None else there.token_ids), token_id)
-            kept = (r for r in self.rewinds if r.position < found.position)
-            return (*kept, Rewind(found.position, last.draws + 1, since, certain, banned))
+            kept = (r for r in self.rewinds if r.position < ban.position)
+            return (*kept, Rewind(ban.position, last.draws + 1, since, certain, banned))
         return None
 
     def go_on_from(self, rewinds: Sequence[Rewind]) -> None:
-        """Have these `rewinds`, which have led to the tokens so far."""
+        """Have these `rewinds`, the last of which has led to the token that comes next."""
         self.rewinds = tuple(rewinds)
-        for rewind in self.rewinds:
-            self._certain[rewind.position :] = [
-                max(n, rewind.certain) for n in self._certain[rewind.position :]
-            ]
+        self._certain[-1] = max(self._certain[-1], self.rewinds[-1].certain)
+
+    def resume(self, rewinds: Sequence[Rewind]) -> None:
+        """Have these `rewinds`, which have led to the tokens so far; there have been none."""
+        self.rewinds, certain, left = tuple(rewinds), 0, deque(rewinds)
+        for count, without in enumerate(self._certain):
+            if left and left[0].position == count:
+                certain = left.popleft().certain
+            self._certain[count] = max(without, certain)
 
     def give_way(self) -> bool:
         """Whether tokens are banned now that are the only ones left: then they are not banned any more."""
@@ -193,14 +199,14 @@ class BannedText(Detokenizer):
         super().rollback(length)
         for after_tokens in (self._read, self._ends, self._certain):
             del after_tokens[length + 1 :]
-        self._found, self._is_closed = None, False
+        self._complete, self._is_closed = None, False
         self.rewinds = tuple(r for r in self.rewinds if r.position <= length)
 
     def fork(self) -> Self:
         child = super().fork()
         child._matchers, child._most = self._matchers, self._most
         child._read, child._ends, child._certain = self._read.copy(), self._ends.copy(), self._certain.copy()
-        child._found, child._is_closed = self._found, self._is_closed
+        child._complete, child._is_closed = self._complete, self._is_closed
         child.rewinds, child.passed = self.rewinds, self.passed
         return child
 
@@ -217,10 +223,10 @@ class BannedText(Detokenizer):
         self._read.append(tuple(states))
         self._ends.append(end)
         self._certain.append(max(certain, self._token_at(end - min(held, MAX_WITHHELD))))
-        self._found = None
+        self._complete = None
         if first is not None:
             position = max(certain, self._token_at(start + first.text_end))
-            self._found = Found(position, len(data) - first.end, first.reason)
+            self._complete = CompleteBan(position, len(data) - first.end, first.reason)
 
     def _token_at(self, offset: int) -> int:
         """The number of the token that has the byte at `offset`."""

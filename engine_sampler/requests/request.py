@@ -132,7 +132,7 @@ class Request(RequestEnd):
         self.phases.open(self)
         self._resume(history.output_token_ids.tolist())
         if self.bans is not None:
-            self.bans.go_on_from(rewinds)
+            self.bans.resume(rewinds)
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Request(RequestEnd):
     def told_phases(self) -> dict[str, int] | None:
         """The tokens of its phases where a step tells them: when it has come into another one, or has
         ended."""
-        if not (self.has_moved or not self.live):
+        if (self.live and not self.has_moved) or self.rewinding is not None:
             return None
         counts: dict[str, int] | None = self.attempt("phases", self.phases.told, len(self.history))
         return counts

@@ -134,8 +134,9 @@ class Step:
         n, collector = len(requests), self._logprobs
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
-        taken_back = {i: self._take_back(plan, i) for i in self.rewinding}
-        withheld = {i: requests[i].withheld for i in self.may_have_ended if requests[i].has_bans}
+        taken_back = {}
+        for i in self.rewinding:  # no comprehension, which would be a call in every step
+            taken_back[i] = self._take_back(plan, i)
         mask, named = (None, None) if collector is None else collector.details()
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
@@ -162,10 +163,11 @@ class Step:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
             tell_end(result, i, requests[i])
-        for name, counts_by_index in (("rewinds", taken_back), ("withheld", withheld)):
-            for i, count in counts_by_index.items():
-                if count:
-                    put_entry(result, name, i, count)
+            if requests[i].has_bans and (count := requests[i].withheld):
+                put_entry(result, "withheld", i, count)
+        for i, count in taken_back.items():
+            if count:
+                put_entry(result, "rewinds", i, count)
         for i in inputs.narrowed:
             requests[i].has_moved = True
         for i, fault in self._faults.items():

@@ -79,6 +79,10 @@ def _pattern(name: str, pattern: str) -> None:
     def as_stop(random: Random, size: int) -> Body:
         return {"stop_regex": [pattern + "~~"]}
 
+    def as_ban(random: Random, size: int) -> Body:
+        return {"banned_regex": [pattern + "~~"], "banned_strings": [_text(random, 1) for _ in range(4)]}
+
+    CLIENTS[f"ban_{name}"] = as_ban
     CLIENTS[f"regex_{name}"] = as_regex
     CLIENTS[f"schema_{name}"] = as_schema
     CLIENTS[f"stop_{name}"] = as_stop

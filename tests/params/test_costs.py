@@ -104,6 +104,8 @@ WORST: dict[str, Sequence[Callable[[int], Any]]] = {
         lambda limit: ["Q" * 40 + letter for letter in LETTERS[: limit // 41]],
     ],
     "stop": [lambda limit: texts(limit, 3), lambda limit: ["x" * limit]],
+    "banned_strings": [lambda limit: texts(limit, 3), lambda limit: ["É" * (limit // 2)]],
+    "banned_regex": [lambda limit: texts(limit, 4), lambda limit: ["(\\w|\\d)+x{1,50}a" * (limit // 17)]],
     "stop_regex": [lambda limit: texts(limit, 4), lambda limit: ["(\\w|\\d)+x{1,50}a" * (limit // 17)]],
     "thinking": [
         lambda limit: {"start": markers(16), "end": markers(16), "tool_call": markers(16)},

@@ -242,3 +242,34 @@ def test_more_than_the_engine_holds_is_refused() -> None:
         with pytest.raises(BusyError, match="busy"):
             engine.add(ENDLESS.replace(n=2), [[1]], outbox.put)
         session.may_go_on.set()
+
+
+def test_updates_never_give_what_a_ban_takes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Checked(Flat):
+        rewound = 0
+
+        def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
+            for request_id, context in contexts.items():
+                record = self.scheduler.record(request_id)
+                assert context == record.prompt_token_ids + record.token_ids
+            rows = np.full((len(contexts), 257), -20, np.float32)
+            rows[:, list(b"abcd ")] = 0
+            return rows
+
+        def rewind(self, request_id: RequestId, length: int) -> None:
+            self.rewound += 1
+
+    params = SamplingParams(max_tokens=60, seed=2, logprobs=0, banned_strings=["abc", "d a", "cc"])
+    for engine in running(session := Checked()):
+        sent = list(updates(engine, params, "x"))
+        plain = list(updates(engine, params.replace(banned_strings=["#"]), "x"))
+    tokens = [token for update in sent for token in update.token_ids]
+    written = "".join(update.text for update in sent)
+    assert written == BYTES.decode(tokens)
+    assert not [ban for ban in params.banned_strings if ban in written]
+    assert len(tokens) == 60
+    for update in sent:
+        drawn = [int(update.logprobs.token_ids[row, 0]) for row in update.rows] if update.logprobs else []
+        assert drawn == [*update.token_ids]
+    assert session.rewound
+    assert all(len(update.token_ids) == 1 for update in plain)

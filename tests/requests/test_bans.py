@@ -112,25 +112,24 @@ def outcome(record: Record) -> tuple[Any, ...]:
 
 
 def params_of(bans: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -> SamplingParams:
-    return SamplingParams(**{"max_tokens": 40, **bans, **settings}, seed=seed)
+    return SamplingParams(**{"max_tokens": 24, **bans, **settings}, seed=seed)
 
 
 @pytest.mark.parametrize("settings", SAMPLERS, ids=str)
 @pytest.mark.parametrize("bans", BANS, ids=str)
 def test_bans_stay_out_of_the_text_on_all_backends_and_with_drafts(bans: Any, settings: Any) -> None:
-    for seed in range(3):
-        params = params_of(bans, settings, seed)
-        record = Engine(params, "numpy").run()
-        assert record.finish_reason in ("stop", "length")
-        if not record.unenforced:
-            text = (record.text or "").lower()
-            assert not [ban for ban in params.banned_strings if ban in text]
-        for backend, drafts in (("native", 0), ("native", 3), ("numpy", 2)):
-            assert outcome(Engine(params, backend, drafts).run()) == outcome(record)
+    params = params_of(bans, settings, len(str((bans, settings))))
+    record = Engine(params, "numpy").run()
+    assert record.finish_reason in ("stop", "length")
+    if not record.unenforced:
+        text = (record.text or "").lower()
+        assert not [ban for ban in params.banned_strings if ban in text]
+    for backend, drafts in (("native", 0), ("native", 3)):
+        assert outcome(Engine(params, backend, drafts).run()) == outcome(record)
 
 
 def test_a_request_that_meets_no_ban_is_as_without() -> None:
-    for seed in range(20):
+    for seed in range(8):
         plain = Engine(SamplingParams(seed=seed, max_tokens=30, temperature=0.7)).run()
         banned = Engine(
             SamplingParams(seed=seed, max_tokens=30, temperature=0.7, banned_strings=["hhhhh"])
@@ -181,7 +180,7 @@ class Slow:
 
 
 def test_rewinds_are_those_of_a_slow_model() -> None:
-    for seed in range(12):
+    for seed in range(6):
         bans = ["ab", "cd a", "bcd", "fee"]
         params = SamplingParams(seed=seed, max_tokens=30, banned_strings=bans)
         assert Engine(params).run().token_ids == Slow(bans, seed).run(30)
@@ -192,7 +191,7 @@ def test_the_law_of_the_draw_is_that_of_a_row_without_the_token() -> None:
     row[[9, 10, 12, 13]] = -np.inf  # other tokens with these letters
     tokens = []
     scheduler = Scheduler(VOCAB, TOKENIZER)
-    for seed in range(4000):
+    for seed in range(1000):
         scheduler.add(
             SamplingParams(seed=seed, max_tokens=1, banned_strings=["a", "f", "g"]), request_id=seed
         )
@@ -209,12 +208,12 @@ def test_the_law_of_two_tokens_is_that_of_the_pairs_that_are_allowed_after_the_f
     first, second = np.full(VOCAB, -np.inf, np.float32), np.full(VOCAB, -np.inf, np.float32)
     first[[0, 2]], second[[0, 1, 3]] = [1.0, 0.0], [0.0, 1.0, 0.5]
     scheduler, pairs = Scheduler(VOCAB, TOKENIZER), []
-    for seed in range(4000):
+    for seed in range(1000):
         scheduler.add(SamplingParams(seed=seed, max_tokens=2, banned_strings=["ab"]), request_id=seed)
     while ids := scheduler.request_ids:
         rows = [second if scheduler.record(i).token_ids else first for i in ids]
         scheduler.step(np.array(rows), ids)
-    for seed in range(4000):
+    for seed in range(1000):
         one, two = scheduler.record(seed).token_ids
         pairs.append(VOCAB * (one == 2) + two)
     p, q = (np.exp(row) / np.exp(row).sum() for row in (first, second))
@@ -236,7 +235,7 @@ BOTH = {
 
 @pytest.mark.parametrize("what", ["suspend", "move", "fork", "rollback", "accept and rollback"])
 def test_a_request_with_bans_continues_after(what: str) -> None:
-    for seed in range(8):
+    for seed in range(4):
         params = SamplingParams(seed=seed, max_tokens=24, **BOTH)
         expected = Engine(params).run()
         engine, backends = Engine(params), itertools.cycle(["numpy", "native"])
