@@ -187,7 +187,8 @@ GROUPS: Mapping[str, Sequence[Page]] = {
         Page(
             "drafters",
             "Drafters",
-            "What a drafter subclasses and is given. [Drafts](../drafts.md#a-drafter-of-your-own) has an example.",
+            "What a drafter subclasses and is given. "
+            "[Drafts](../drafts.md#a-drafter-of-your-own) has an example.",
             _CONTRACT,
             _words("Drafter DraftedText"),
         ),

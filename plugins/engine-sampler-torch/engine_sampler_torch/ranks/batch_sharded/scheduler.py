@@ -89,8 +89,9 @@ class BatchShardedScheduler:
 
     Not offered: `process`, `last_result`, `strict`; `grammar_compiler` with all that waits (`on_ready`,
     `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`; `name`;
-    `export` and `add_exported`; `draft`; `parser`: feed a `MessageParser` with the tokens of the results; calls
-    from other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of `local`.
+    `export` and `add_exported`; `draft`; `parser`: feed a `MessageParser` with the tokens of the results;
+    calls from other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of
+    `local`.
 
     **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and 24 +
     8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and 32 for
