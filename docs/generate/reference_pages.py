@@ -195,7 +195,8 @@ GROUPS: Mapping[str, Sequence[Page]] = {
         Page(
             "drafters",
             "Drafters",
-            "What a drafter subclasses; [an example](../drafts.md#a-drafter-of-your-own).",
+            "What a drafter subclasses and is given. "
+            "[Drafts](../drafts.md#a-drafter-of-your-own) has an example.",
             _CONTRACT,
             _words("Drafter DraftedText"),
         ),

@@ -103,10 +103,10 @@ def _listed_by_row(value: Any) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _drafters(value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else tuple(dict.fromkeys(_tuple(value)))
+    names = (value,) if isinstance(value, str) else _tuple(value)
     if len(names) > MAX_DRAFTERS or not all(isinstance(name, str) for name in names):
         raise ValueError(f"the name of a drafter, or a list of at most {MAX_DRAFTERS}")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def _early_stopping(value: Any) -> bool | str:

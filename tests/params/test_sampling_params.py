@@ -88,7 +88,7 @@ TABLE: dict[str, tuple[Any, list[Any], list[Any]]] = {
     "stop_token_ids": ((), [[], [5, 6]], [[0.5], 5]),
     "ignore_eos": (False, [True, False], [1, None]),
     "skip_special_tokens": (True, [True, False], [0, None]),
-    "drafter": (None, [None, ["ngram"], ["grammar", "ngram"], []], [5, [1], "draught", [*"abcdefghi"]]),
+    "drafter": (None, [None, ["ngram"], ["grammar", "ngram"], []], [5, [1], [[]], "draught", [*"abcdefghi"]]),
     "prompt_lookup_max": (8, [2, 8, 64], [0, 1, 65, 1.5, None]),
     "prompt_lookup_min": (2, [1, 2, 8], [0, 9, 65, 1.5, None]),
     "order": ("llama.cpp", ["vllm", "koboldai"], ["unknown", 5, None]),
