@@ -117,11 +117,13 @@ def known_only(body: Mapping[str, Any], known: Collection[str], unknown: Unknown
     """
     one_of(get_args(Unknown), "unknown", unknown)
     parameters = default_registry().catalogue.params
-    others = [key for key in body if key not in known and key not in parameters]
-    for key in others:
-        if not asks_for_nothing(key, body[key]):
-            _meet(key, body[key], known, unknown)
-    return {key: value for key, value in body.items() if key not in others} if others else dict(body)
+    read: dict[str, Any] = {}
+    for key, value in body.items():
+        if key in parameters or key in known:
+            read[key] = value
+        elif not asks_for_nothing(key, value):
+            _meet(key, value, known, unknown)
+    return read
 
 
 def asks_for_nothing(key: str, value: Any) -> bool:

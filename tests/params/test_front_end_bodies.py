@@ -2,7 +2,8 @@
 a switch, and is the chain that its backend runs.
 
 `front_end_bodies.json` has what its server sends on: 61 keys for koboldcpp, 65 for llama.cpp, 64 for
-TabbyAPI, 71 for text-generation-webui, 56 for Aphrodite, 17 for vLLM and 20 for KoboldAI.
+TabbyAPI, 71 for text-generation-webui, 56 for Aphrodite, 17 for vLLM, 20 for KoboldAI, and 15 options for
+Ollama.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ EXPECTED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {**PENALTY, "penalty_scope": "default"},
         ("penalties", "top_k", "top_p", "temperature", "dist"),
     ),
+    "ollama": ({**PENALTY, "penalty_last_n": 0}, ("top_k", "top_p", "temperature", "dist")),
     "koboldai": ({"top_a": 1, "max_tokens": 200, "include_stop_str_in_output": True}, ("top_a", "dist")),
 }
 """What the parameters are, and the chain."""
@@ -56,8 +58,8 @@ EXPECTED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 def read(system: str, body: Any) -> SamplingParams:
     if system == "vllm":
         return SamplingParams.from_dict(body)
-    if system == "llama.cpp":
-        return llama_cpp.from_request(body)
+    if system in ("llama.cpp", "ollama"):
+        return llama_cpp.from_request(body.get("options", body))
     return koboldai.from_request(body, system=system)
 
 
@@ -72,7 +74,7 @@ def test_the_default_body_is_the_chain_of_its_backend(system: str) -> None:
 @pytest.mark.parametrize("system", EXPECTED)
 def test_a_body_of_a_front_end_with_a_misspelt_key_is_still_refused(system: str) -> None:
     with pytest.raises(ParameterError, match="unknown parameter 'top_pp'; did you mean 'top_p'"):
-        read(system, {**BODIES[system], "top_pp": 0.5})
+        read(system, {**BODIES[system].get("options", BODIES[system]), "top_pp": 0.5})
 
 
 def test_two_names_of_one_parameter_have_to_agree() -> None:

@@ -30,7 +30,8 @@ class WebUI:
     defaults          those that are not neutral here, and its rules for cuts.
     renamed           its names for our parameters.
     adaptive_off      the target that turns adaptive_p off, besides those below 0.
-    dynatemp_end      what the ends of the range of the temperature are if they are not given.
+    dynatemp_end      what the ends of the range of the temperature are if they are not given; with 0 for
+                      that, equal ends are the temperature.
     has_priority      whether `sampler_priority` gives the order, and `dynamic_temperature` the range.
     is_window_shared  whether the window of the penalties is also that of DRY, and 0 the whole history.
     protects_lines    whether XTC leaves line ends and special tokens alone.
@@ -235,7 +236,7 @@ def _set_temperature(fields: dict[str, Any], ui: WebUI) -> None:
     keys = ("dynatemp_low", "dynatemp_high")
     low, high = (BodyField("temperature").read(key, fields.pop(key, ui.dynatemp_end)) for key in keys)
     moves = switch("dynamic_temperature", fields.pop("dynamic_temperature", not ui.has_priority))
-    if moves and low != high:
+    if moves and (low != high or (low and not ui.dynatemp_end)):
         if low > high:
             raise ParameterError(f"dynatemp_low={quoted(low)} is not allowed: at most dynatemp_high={high!r}")
         fields["temperature"], fields["dynatemp_range"] = (low + high) / 2, (high - low) / 2

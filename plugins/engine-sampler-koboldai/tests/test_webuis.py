@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from engine_sampler_koboldai import from_request
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, SamplingParams, Tokenizer, process_logits
 from engine_sampler.for_bridges import build_chain
 
 ON = {"repetition_penalty": 1.2, "dry_multiplier": 0.8, "temperature": 0.7, "top_k": 20, "top_p": 0.9,
@@ -70,6 +73,8 @@ def test_dynamic_temperature_has_its_own_place_in_the_priority() -> None:
         (WEBUI, {"dynatemp_low": 0, "dynatemp_high": 2}, {"temperature": 1, "dynatemp_range": 0}),
         (WEBUI, {"dynamic_temperature": True, "dynatemp_high": 2}, {"temperature": 1.5}),
         (APHRODITE, {"dynatemp_max": 2}, {"temperature": 1, "dynatemp_range": 1}),
+        (APHRODITE, {"dynatemp_min": 2, "dynatemp_max": 2}, {"temperature": 2, "dynatemp_range": 0}),
+        (TABBY, {"min_temp": 2, "max_temp": 2, "temperature": 0.5}, {"temperature": 0.5}),
         (WEBUI, {"do_sample": False, "temperature": 2}, {"temperature": 0}),
         (TABBY, {"temperature": 0, "xtc_probability": 1}, {"temperature": 0, "xtc_probability": 0}),
         (TABBY, {"penalty_range": -5}, {"penalty_last_n": -1, "penalty_scope": "all"}),
@@ -105,6 +110,20 @@ def test_a_value_means_what_it_means_there(
 ) -> None:
     params = from_request(body, system=system)
     assert {name: params[name] for name in expected} == expected
+
+
+def test_random_chains_give_the_logits_that_text_generation_webui_gives() -> None:
+    """The cases are what its warpers, and transformers' beside them, gave for random bodies, in float32."""
+    cases = json.loads(Path(__file__).with_name("webui_cases.json").read_text(encoding="utf-8"))
+    assert len(cases) == 80
+    for case in cases:
+        params = from_request(case["body"], system=WEBUI)
+        logits = np.array([case["logits"]], np.float32)
+        result = process_logits(logits, params, prompt_token_ids=[case["prompt"]])[0]
+        expected = np.array([-np.inf if value is None else value for value in case["expected"]])
+        assert (result > -np.inf).tolist() == (expected > -np.inf).tolist(), case["body"]
+        if np.isfinite(expected).sum() > 1:  # a token that is alone keeps its logit here
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_mirostat_turns_all_else_off_in_aphrodite_alone() -> None:
