@@ -270,9 +270,28 @@ class DeviceStep:
         """What decides the shapes and the path of `apply`, beside the shapes of its inputs: a host value."""
         return None
 
+    def reads_rows(self, fixed: Any) -> bool:
+        """Whether what `apply` makes of a logit depends on others of its row."""
+        return not self.sparse_ids
+
     def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         """Change `block`. Every row has at least one finite column."""
         raise NotImplementedError
+
+
+class FigureStep(DeviceStep):
+    """A step that changes each logit by itself, given a figure of its row."""
+
+    def figure(self, block: Block, tensors: Given, fixed: Any) -> Tensor:
+        """The figure of each row, [n]. What gradients it has are those of a replay."""
+        raise NotImplementedError
+
+    def apply_with(self, figure: Tensor, block: Block, tensors: Given, fixed: Any) -> None:
+        """`apply` to a block of any of the rows' columns."""
+        raise NotImplementedError
+
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
+        self.apply_with(self.figure(block, tensors, fixed), block, tensors, fixed)
 
 
 class DeviceSelector:

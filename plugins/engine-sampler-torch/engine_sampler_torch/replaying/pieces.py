@@ -1,0 +1,221 @@
+"""`Piece`: rows of one group that are replayed together, on what survived of them in the rollout.
+
+A sampler computes the same on any ascending subset of ids that contains all that remain. So the rows of a
+piece are blocks of their survivors alone, which only the samplers that change logits go through. What those
+take from whole rows (the best logit, the entropy) is the same on the survivors, unless tokens are removed
+after them: then `witness`, a block of the whole rows under the chain's own cuts, tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine_sampler.arithmetic import LOGIT_LIMIT
+from engine_sampler.contract import Chain, Group, Sampler, Truncation
+from engine_sampler.for_backends import default_registry, padded, structured_in
+
+from ..arithmetic import NEGATIVE_INFINITY, distances, log_total, weights
+from ..steps import Block, DeviceStep, FigureStep, Given, step_of
+from .record import Rollouts
+
+_MASKS = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "no_repeat_ngram", "infill"}
+"""The built-in samplers beside the truncations that remove tokens, and leave the logits of all others."""
+
+_LIMIT = float(LOGIT_LIMIT)
+
+
+@dataclass
+class Part:
+    """A sampler of the chain with its inputs.
+
+    step     None for one that is left out, since it only removes tokens.
+    on_rows  whether it takes a figure from whole rows that the survivors do not tell.
+    witness  whether it runs on the whole rows, to tell later ones' figures.
+    """
+
+    sampler: Sampler
+    step: DeviceStep | None
+    on_rows: bool
+    witness: bool
+
+
+def parts_of(chain: Chain, fixed: Sequence[Any]) -> list[Part]:
+    """The samplers of a chain; `fixed` is that of each step. Raises ValueError for a sampler whose change of
+    the logits is not known here."""
+    parts: list[Part] = []
+    removed_after = on_rows_after = False
+    for sampler, own in reversed([*zip(chain.samplers, fixed, strict=True)]):
+        step, removes = step_of(sampler), only_removes(sampler)
+        if removes:
+            removed_after = True
+            parts.append(Part(sampler, step, False, on_rows_after))
+        elif step is None:
+            raise ValueError(f"{sampler.name} cannot be replayed: it changes logits in Python, without gradients")
+        else:
+            on_rows = removed_after and step.reads_rows(own)
+            if on_rows and not isinstance(step, FigureStep):
+                raise ValueError(f"{sampler.name} cannot be replayed before samplers that remove tokens")
+            parts.append(Part(sampler, step, on_rows, on_rows_after))
+            removed_after = removed_after or not default_registry().is_built_in(sampler)
+        if on_rows_after and step is None:
+            raise ValueError(f"{sampler.name} cannot be replayed before a sampler that reads whole rows")
+        on_rows_after = on_rows_after or parts[-1].on_rows
+    return parts[::-1]
+
+
+def only_removes(sampler: Sampler) -> bool:
+    """Whether all that a sampler does is to remove tokens."""
+    if default_registry().is_built_in(sampler) and sampler.name in _MASKS:
+        return True
+    return isinstance(sampler, Truncation)
+
+
+class Piece:
+    """Some rows with equal chains, one kind of masks, and what the steps take.
+
+    numbers  int64 [n], their rows in the logits.
+    """
+
+    def __init__(
+        self, rollouts: Rollouts, group: Group, which: np.ndarray, numbers: np.ndarray, device: torch.device
+    ) -> None:
+        rows = group.rows.take(which)
+        chain: Chain = group.plan
+        bound = [rows.bind(sampler) for sampler in chain.samplers]
+        fixed = [
+            None if (step := step_of(s)) is None else step.fixed(of)
+            for s, of in zip(chain.samplers, bound, strict=True)
+        ]
+        self._parts = parts_of(chain, fixed)
+        self._fixed = fixed
+        self._given: list[Given] = []
+        for part, of in zip(self._parts, bound, strict=True):
+            is_used = part.step is not None and (part.witness or part.on_rows or not only_removes(part.sampler))
+            arrays = part.step.inputs(of) if is_used and part.step is not None else {}
+            self._given.append({name: _on(device, array) for name, array in arrays.items()})
+        self._size = rollouts.vocab_size
+        self._is_wide = bool(rollouts.mask.is_inverted[numbers[0]])
+        self._has_witness = any(part.on_rows for part in self._parts)
+        if self._has_witness:
+            self._check_witness(rollouts, numbers)
+        lists = [rollouts.mask.listed(row) for row in numbers.tolist()]
+        width = max(map(len, lists))
+        self._listed = _on(device, padded(lists, self._size, np.int32, width))
+        self._numbers = _on(device, numbers)
+        self._tokens = _on(device, rollouts.outputs[numbers])
+
+    def logprobs(self, logits: Tensor) -> Tensor:
+        """Those of the drawn tokens, float32 [n], as the rollout's arithmetic gives them."""
+        values, columns = self._processed(self._read(logits))
+        chosen = values.gather(1, columns)[:, 0].to(torch.float64)
+        return (chosen - log_total(values)).to(torch.float32)
+
+    def add_gradients(self, logits: Tensor, outer: Tensor, out: Tensor) -> None:
+        """Write the gradients of the logprobs, each times its entry of `outer` float32 [rows], to rows of
+        `out` [rows, width]."""
+        leaf = self._read(logits).requires_grad_()
+        with torch.enable_grad():
+            values, columns = self._processed(leaf)
+        w = weights(distances(values.detach()))
+        share = (w.to(torch.float64) / w.sum(1, keepdim=True).to(torch.float64)).to(torch.float32)
+        inner = (-share).scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.float32))
+        inner *= outer[self._numbers][:, None]
+        (found,) = torch.autograd.grad(values, leaf, inner)
+        found = found.to(out.dtype)
+        if self._reads_whole:
+            out[:, : self._size].index_copy_(0, self._numbers, found)
+        else:  # padding has no gradient
+            at = self._numbers[:, None].expand_as(found), self._ids.clamp(max=self._size - 1)
+            out.index_put_(at, found, accumulate=True)
+
+    def write_to(self, out: Tensor, logprobs: Tensor) -> None:
+        """Put float32 [n] to the rows of `out` [rows]."""
+        out.index_copy_(0, self._numbers, logprobs)
+
+    def _check_witness(self, rollouts: Rollouts, numbers: np.ndarray) -> None:
+        """Raise ValueError for rows of whose cuts the records do not tell enough."""
+        names = [part.sampler.name for part in self._parts if part.witness]
+        for number in np.unique(rollouts.record_of(numbers)).tolist():
+            params = rollouts.records[number].chosen
+            if structured_in(params.given) and params["grammar_bias"] is None:
+                why = "a grammar is not, where samplers that read whole rows stand before others that cut them"
+                raise ValueError(f"record[{number}] cannot be replayed: {why}")
+            if "xtc" in names and params["seed"] is None:
+                why = "xtc before a sampler that reads whole rows needs the seed of the rollout in the params"
+                raise ValueError(f"record[{number}] cannot be replayed: {why}")
+
+    @property
+    def _reads_whole(self) -> bool:
+        return self._is_wide or self._has_witness
+
+    @property
+    def _ids(self) -> Tensor:
+        """int64 [n, m], what survived, padded with the vocabulary's size."""
+        return self._listed.to(torch.int64)
+
+    def _read(self, logits: Tensor) -> Tensor:
+        """float32 [n, m]: the logits of what survived, or of whole rows."""
+        if self._reads_whole:
+            return logits[self._numbers, : self._size].to(torch.float32)
+        return logits[self._numbers[:, None], self._ids.clamp(max=self._size - 1)].to(torch.float32)
+
+    def _processed(self, read: Tensor) -> tuple[Tensor, Tensor]:
+        """The survivors' logits after the chain, float32 [n, m], and the column of the drawn token, [n, 1]."""
+        values, ids = read, None
+        if self._is_wide:
+            removed = torch.zeros(len(read), self._size + 1, dtype=torch.bool, device=read.device)
+            removed = removed.scatter_(1, self._ids, True)[:, : self._size]
+            columns = self._tokens[:, None]
+        else:
+            ids = self._ids
+            removed = ids == self._size
+            columns = torch.searchsorted(ids, self._tokens[:, None])
+            if self._has_witness:
+                values = read.gather(1, ids.clamp(max=self._size - 1))
+        block = self._block(values.masked_fill(removed | (values < -_LIMIT), NEGATIVE_INFINITY), ids)
+        whole = self._block(read.masked_fill(read < -_LIMIT, NEGATIVE_INFINITY), None)
+        for part, given, fixed in zip(self._parts, self._given, self._fixed, strict=True):
+            step = part.step
+            if part.on_rows and isinstance(step, FigureStep):
+                step.apply_with(step.figure(whole, given, fixed), block, given, fixed)
+            elif step is not None and not only_removes(part.sampler):
+                step.apply(block, given, fixed)
+            if part.witness and step is not None:
+                step.apply(whole, given, fixed)
+        return block.values, columns
+
+    def _block(self, values: Tensor, ids: Tensor | None) -> Block:
+        sound = torch.zeros(len(values), dtype=torch.int64, device=values.device)
+        return Block(values, ids, self._size, sound)
+
+
+def pieces_of(
+    rollouts: Rollouts, group: Group, numbers: np.ndarray, device: torch.device, chunk_size: int
+) -> Iterator[Piece]:
+    """The rows `numbers` of a group, in pieces of up to `chunk_size` logits, or of a single row."""
+    is_wide, counts = rollouts.mask.is_inverted[numbers], rollouts.counts[numbers]
+    for wide in (False, True):
+        some = np.flatnonzero(is_wide == wide)
+        some = some[np.argsort(counts[some], kind="stable")]
+        widths = np.full(len(some), rollouts.vocab_size) if wide else counts[some]
+        for part in _parts(widths, chunk_size):
+            yield Piece(rollouts, group, some[part], numbers[some[part]], device)
+
+
+def _parts(widths: np.ndarray, most: int) -> Iterator[slice]:
+    """Slices of rows of ascending `widths`, whose greatest times their number is at most `most`."""
+    begin = 0
+    for end in range(1, len(widths) + 1):
+        if end == len(widths) or (end + 1 - begin) * widths[end] > most:
+            yield slice(begin, end)
+            begin = end
+
+
+def _on(device: torch.device, array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)

@@ -1,0 +1,88 @@
+"""Rollouts of random requests, with what a training records of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from engine_sampler_torch import ReplayRecord
+
+from engine_sampler import RequestLimits, SamplingMask, SamplingParams, Scheduler, StepResult
+from tests.random_chains import Random, random_history, random_logits, random_settings, tokenizer
+
+HOST_ONLY = ("logits_processors",)
+"""Samplers that change logits in Python, which cannot be replayed."""
+
+
+class Rollout:
+    """Some requests stepped together, and the logits that they have seen.
+
+    records  a `ReplayRecord` for each.
+    logits   float32 [rows, vocab], request after request.
+    logprobs  float32 [rows], what the rollout reported of its tokens.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        every: Sequence[SamplingParams],
+        vocab_size: int,
+        steps: int,
+        *,
+        backend: str = "auto",
+        dtype: torch.dtype = torch.float32,
+        peaked: float = 1.0,
+    ) -> None:
+        scheduler = Scheduler(
+            vocab_size, tokenizer(vocab_size), backend=backend, limits=RequestLimits.none(), postpone=False
+        )
+        prompts = [random_history(random, vocab_size) for _ in every]
+        for i, (params, prompt) in enumerate(zip(every, prompts, strict=True)):
+            asked = params.replace(logprobs=-1, logprobs_mode="processed", ignore_eos=True)
+            scheduler.add(asked, prompt, request_id=i)
+        rows: list[list[torch.Tensor]] = [[] for _ in every]
+        masks: list[list[SamplingMask]] = [[] for _ in every]
+        for _ in range(steps):
+            ids = scheduler.request_ids
+            if not ids:
+                break
+            logits = random_logits(random, len(ids), vocab_size) * np.float32(peaked)
+            tensor = torch.from_numpy(logits).to(dtype)
+            result = scheduler.step(tensor.to(torch.float32).numpy(), ids)
+            for row, request_id in enumerate(ids):
+                if result.token_ids[row] >= 0:
+                    rows[request_id].append(tensor[row])
+                    masks[request_id].append(mask_of(result, row, vocab_size))
+        self.records, kept = [], []
+        for i, (params, prompt) in enumerate(zip(every, prompts, strict=True)):
+            if not rows[i]:
+                continue
+            record = scheduler.record(i)
+            asked = params.replace(seed=record.seed, ignore_eos=True)
+            mask = SamplingMask.concatenate(masks[i])
+            self.records.append(ReplayRecord(asked, prompt, record.token_ids[: len(mask)], mask))
+            kept += rows[i]
+        self.logits = torch.stack(kept)
+        self.logprobs = np.concatenate([record.sampling_mask.logprobs for record in self.records])
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+
+def mask_of(result: StepResult, row: int, vocab_size: int) -> SamplingMask:
+    """The mask of one row, as the scheduler lists it, from its processed logprobs."""
+    assert result.logprobs is not None
+    listed = result.logprobs.row(row)
+    alive = np.zeros(vocab_size, bool)
+    alive[listed.token_ids[listed.logprobs > -np.inf]] = True
+    is_inverted = 2 * alive.sum() > vocab_size
+    ids = np.flatnonzero(~alive if is_inverted else alive)
+    flags = {"is_inverted": [is_inverted], "is_capped": [False]}
+    return SamplingMask.of([ids], flags, listed.logprobs[:1], vocab_size)
+
+
+def random_params(random: Random, vocab_size: int, **changes: Any) -> SamplingParams:
+    """Parameters of up to eight samplers, in some order."""
+    return SamplingParams(**random_settings(random, vocab_size, without=HOST_ONLY) | changes)
