@@ -64,8 +64,8 @@ class Rollout:
             mask = SamplingMask.concatenate(masks[i])
             self.records.append(ReplayRecord(asked, prompt, record.token_ids[: len(mask)], mask))
             kept += rows[i]
-        self.logits = torch.stack(kept)
-        self.logprobs = np.concatenate([record.sampling_mask.logprobs for record in self.records])
+        self.logits = torch.stack(kept) if kept else torch.empty(0, vocab_size)
+        self.logprobs = np.concatenate([np.empty(0, np.float32), *(record.sampling_mask.logprobs for record in self.records)])
 
     def __len__(self) -> int:
         return len(self.logits)

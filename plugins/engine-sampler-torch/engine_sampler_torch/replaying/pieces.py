@@ -199,6 +199,9 @@ def pieces_of(
     rollouts: Rollouts, group: Group, numbers: np.ndarray, device: torch.device, chunk_size: int
 ) -> Iterator[Piece]:
     """The rows `numbers` of a group, in pieces of up to `chunk_size` logits, or of a single row."""
+    for sampler in group.plan.samplers:
+        if not only_removes(sampler):
+            _ = group.rows.bind(sampler).states  # in order, each follows from the one before it
     is_wide, counts = rollouts.mask.is_inverted[numbers], rollouts.counts[numbers]
     for wide in (False, True):
         some = np.flatnonzero(is_wide == wide)

@@ -14,7 +14,7 @@ from engine_sampler.for_backends import GRAMMAR_OPTIONS, default_registry, struc
 from ..running.plan import DevicePlan
 from .record import Rollouts
 
-_MOST_TOKENS, _MOST_ROWS = 1 << 20, 1024
+_MOST_TOKENS, _MOST_ROWS = 1 << 20, 512
 """Rows are walked through together as long as their histories, and they, are no more than these."""
 
 _OF_REQUESTS = {"seed", "min_keep", "order", "thinking", "thinking_token_budget", "answer", "phases"}

@@ -128,8 +128,8 @@ class Block:
     # --- changes -----------------------------------------------------------------------------------------
 
     def replace(self, values: Tensor) -> None:
-        """Go on with new logits, float32 [n, m], which the block may write to."""
-        self.values, self.owned = values, True
+        """Go on with new logits, float32 [n, m], which the block may write to, unless they have gradients."""
+        self.values, self.owned = values, not values.requires_grad
         self._known.clear()
 
     def keep(self, mask: Tensor) -> None:
