@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class Rollout:
         *,
         backend: str = "auto",
         dtype: torch.dtype = torch.float32,
-        peaked: float = 1.0,
+        draw_logits: Callable[[Random, int, int], np.ndarray] = random_logits,
     ) -> None:
         scheduler = Scheduler(
             vocab_size, tokenizer(vocab_size), backend=backend, limits=RequestLimits.none(), postpone=False
@@ -48,8 +48,7 @@ class Rollout:
             ids = scheduler.request_ids
             if not ids:
                 break
-            logits = random_logits(random, len(ids), vocab_size) * np.float32(peaked)
-            tensor = torch.from_numpy(logits).to(dtype)
+            tensor = torch.from_numpy(draw_logits(random, len(ids), vocab_size)).to(dtype)
             result = scheduler.step(tensor.to(torch.float32).numpy(), ids)
             for row, request_id in enumerate(ids):
                 if result.token_ids[row] >= 0:
@@ -69,6 +68,11 @@ class Rollout:
 
     def __len__(self) -> int:
         return len(self.logits)
+
+
+def normal_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
+    """float32 [n, vocab], with no rows of a special kind."""
+    return random.normal(0, 2, (n, vocab_size)).astype(np.float32)
 
 
 def mask_of(result: StepResult, row: int, vocab_size: int) -> SamplingMask:
