@@ -50,6 +50,7 @@ Rules of single samplers stand in their own docstrings.
 # Plugins may import any of these names. For sorting and cutting rows, use the functions of `ranking`:
 # `descending`, `first_columns` and `top_columns` order columns; `keep_leading`, `keep_prefix`, `keep_heavy`
 # and `keep_above_best` return the mask of a truncation.
+from .given import GivenLogprobs, RowGiven, given_logprobs
 from .integer_weights import (
     FLT_MAX,
     GREEDY_BELOW,
@@ -116,10 +117,12 @@ __all__ = [
     "SUPPORTED",
     "WEIGHT_TERMS",
     "DrawsAhead",
+    "GivenLogprobs",
     "LogitRows",
     "Logprobs",
     "OnStream",
     "RowFault",
+    "RowGiven",
     "RowLogprobs",
     "checked_row",
     "child_seed",
@@ -131,6 +134,7 @@ __all__ = [
     "exp2_64",
     "first_columns",
     "gather",
+    "given_logprobs",
     "information",
     "keep_above_best",
     "keep_first",

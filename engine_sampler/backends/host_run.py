@@ -80,7 +80,7 @@ def clear_rows(batch: Batch, rows: np.ndarray) -> None:
 def members_of(group: Group, members: Sequence[int] | np.ndarray) -> Group:
     """The requests `members` of `group`, for the host: it needs no plan of the edits."""
     which = np.asarray(members, np.int64)
-    return Group(group.plan, group.index[which], group.rows.take(which), group.masked, group.want_processed)
+    return replace(group, index=group.index[which], rows=group.rows.take(which), edits=None)
 
 
 @functools.cache

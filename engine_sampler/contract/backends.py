@@ -26,6 +26,8 @@ class Group:
     rows      parameters, states and histories of these rows.
     masked    whether `Batch.bitmask` holds a grammar's mask for these rows.
     want_processed  whether `Batch.survivors` must be filled for these rows; `process` wants all rows.
+    want_survivors  whether that holds even for rows whose logprobs the backend writes, for which nobody needs
+              survivors otherwise. `want_processed` is true then.
     edits     the plan of the chain's masks, biases and penalties alone, if penalized logprobs of these rows
               are needed.
     """
@@ -36,6 +38,7 @@ class Group:
     masked: bool = False
     want_processed: bool = False
     edits: Any = None
+    want_survivors: bool = False
 
 
 LOGPROBS_KINDS = ("raw", "penalized", "processed")

@@ -61,6 +61,7 @@ RENAMED = {
     "min_new_tokens": "min_tokens",
     "stop_sequences": "stop",
     "sampling_seed": "seed",
+    "token_ids_logprob": "logprob_token_ids",
 }
 """OpenAI's newer names, those of Responses, TGI, Anthropic and SGLang, and ours."""
 
@@ -100,8 +101,6 @@ def parameters_of(
         unread["logit_bias"] = _logit_bias(unread["logit_bias"])
     parameters |= canonical_keys(unread, RENAMED)
     check_text(parameters)
-    if parameters.get("prompt_logprobs") is not None:
-        _warn_once("prompt_logprobs", "the engine, which calls logprobs(rows, ids, top_n=…)")
     if parameters.get("json_schema") is not None or parameters.get("structural_tag") is not None:
         parameters.setdefault("key_order", "schema")  # as both systems have it: reasons before answers
     return parameters
@@ -133,13 +132,13 @@ def without_transport(body: Mapping[str, Any], transport: Set[str]) -> dict[str,
     for key in body.keys() & NOTICED.keys() & transport:
         value, usual = body[key], NOTICED[key]
         if value is not None and not (type(value) is type(usual) and value == usual):
-            _warn_once(key, "the server")
+            _warn_once(key)
     return {key: value for key, value in body.items() if key not in transport and not is_unset(key, value)}
 
 
 @functools.cache
-def _warn_once(key: str, to_whom: str) -> None:
-    logger.warning("%s in the body of a request has no effect here: it is left to %s", key, to_whom)
+def _warn_once(key: str) -> None:
+    logger.warning("%s in the body of a request has no effect here: it is left to the server", key)
 
 
 def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

@@ -267,8 +267,12 @@ def _check_beams(values: Mapping[str, Any]) -> None:
     width = values["beam_width"]
     if width is not None and width < values["n"]:
         raise ParameterError(f"beam_width={quoted(width)} is not allowed: at least n={values['n']}")
-    if values["use_beam_search"] and values["logprobs"] is not None:
-        raise ParameterError(f"logprobs={values['logprobs']} is not allowed with use_beam_search=True")
+    if values["use_beam_search"]:
+        for name, neutral in (("logprobs", None), ("logprob_token_ids", None), ("return_sampling_mask", 0)):
+            if values[name] != neutral:
+                raise ParameterError(
+                    f"{name}={quoted(values[name])} is not allowed with use_beam_search=True"
+                )
 
 
 def _check_structured(params: Mapping[str, Any]) -> None:

@@ -21,7 +21,11 @@ class Parameters(TypedDict, total=False):
     order: Any
     logprobs: int | None
     logprobs_mode: Any
+    logprob_token_ids: Any
+    return_sampling_mask: Any
     prompt_logprobs: int | None
+    prompt_logprob_token_ids: Any
+    prompt_logprob_start: int
     skip_special_tokens: bool
     json_schema: Any
     regex: Any

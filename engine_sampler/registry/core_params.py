@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ..base.giving_way import unhurried
 from ..base.json_text import json_text
 from ..contract import Param
+from ..contract.values import token_ids, unique_token_ids
 from .phase_params import PHASE_PARAMS
 
 LOGPROBS_MODES = ("raw", "penalized", "processed")
@@ -30,6 +32,12 @@ MAX_LENGTH_PENALTY = 16.0
 
 MAX_LOGPROBS = 20
 """The default limit on logprobs per token, as in OpenAI's API and in vLLM (`max_logprobs`)."""
+
+MAX_LISTED = 128
+"""The default limit on the tokens whose logprobs a request asks for by name, as in vLLM."""
+
+MAX_SAMPLING_MASK = 4096
+"""The default limit on the ids that a row of a sampling mask lists, and how many True asks for."""
 
 MAX_GRAMMAR = 2 << 20
 """The default limit on the text of a grammar, in bytes; `engine_sampler.grammar.Limits` bounds the rest."""
@@ -64,6 +72,30 @@ def _order(value: Any) -> str | tuple[str | int, ...]:
     if any(isinstance(name, bool) or not isinstance(name, (str, int)) for name in names):
         raise ValueError("a named order, or a list of sampler names or of KoboldAI's ids")
     return value if isinstance(value, str) else names
+
+
+def _mask(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        return MAX_SAMPLING_MASK if value else 0
+    if isinstance(value, (int, np.integer)) and -1 <= value <= MAX_COUNT:
+        return int(value)
+    raise ValueError("True or False, how many ids a row lists at most, or -1 for any number")
+
+
+def _listed(value: Any) -> tuple[int, ...] | None:
+    return unique_token_ids(value) or None
+
+
+def _listed_by_row(value: Any) -> tuple[tuple[int, ...], ...] | None:
+    """A tuple for each row, without the ids −1 that pad it."""
+    allowed = "a list of token ids for each row of the prompt, where -1 is none"
+    rows = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
+        raise TypeError(allowed)
+    try:
+        return tuple(token_ids([t for t in row if t != -1]) for row in unhurried(rows)) or None
+    except TypeError:
+        raise TypeError(allowed) from None
 
 
 def _early_stopping(value: Any) -> bool | str:
@@ -239,13 +271,45 @@ CORE_PARAMS = _by_name(
     ),
     Param("logprobs_mode", object, "raw", convert=_modes, doc="raw, penalized, processed, or several"),
     Param(
+        "logprob_token_ids",
+        object,
+        None,
+        convert=_listed,
+        limit=MAX_LISTED,
+        doc="tokens whose logprobs and ranks each step reports, beside those of `logprobs`",
+    ),
+    Param(
+        "return_sampling_mask",
+        int,
+        0,
+        convert=_mask,
+        limit=MAX_SAMPLING_MASK,
+        everything=-1,
+        doc="each step reports the tokens it was drawn from; at most this many a row, True: 4,096, -1: all",
+    ),
+    Param(
         "prompt_logprobs",
         int,
         None,
         low=-1,
         limit=MAX_LOGPROBS,
         everything=-1,
-        doc="logprobs of this many top tokens for the prompt, which the engine takes from logprobs(…)",
+        doc="logprobs of this many top tokens for the prompt, by `Scheduler.score_prompt`",
+    ),
+    Param(
+        "prompt_logprob_token_ids",
+        object,
+        None,
+        convert=_listed_by_row,
+        doc="for each row of the prompt the tokens that `score_prompt` scores as its next; -1 is none",
+    ),
+    Param(
+        "prompt_logprob_start",
+        int,
+        0,
+        low=0,
+        high=MAX_COUNT,
+        doc="the first row of the prompt that `score_prompt` scores",
     ),
     Param("skip_special_tokens", bool, True, doc="leave special tokens out of the text"),
     *STRUCTURED_PARAMS.values(),

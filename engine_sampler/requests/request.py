@@ -19,7 +19,16 @@ from .detokenizer import Detokenizer, MatchedEnds
 from .ending import RequestEnd, RequestError
 from .history import History
 from .parts import RecordedLogprobs, RequestPart, faults_of
-from .results import CapturedTokens, NoCaptures, Parts, Record, RequestId
+from .results import (
+    CapturedTokens,
+    NoCaptures,
+    Parts,
+    PromptScoring,
+    Record,
+    RequestId,
+    StepDetails,
+    modes_of,
+)
 from .single_phase import SinglePhase
 from .slots import CheckTrigger, Slots
 from .state import RequestState
@@ -54,6 +63,8 @@ class Request(RequestEnd):
     position        the index of its next token when it gets a slot; None: the length of its history.
     given_grammar   the argument `grammar` that it was added with.
     logprobs_modes  the kinds of logprobs that it requests.
+    details         what it wants to know of its steps beside these; None for most.
+    prompt_scoring  the rows of its prompt that are to be scored; None for most.
     text            None without a tokenizer.
     raw_logprobs    None unless siblings compete or a criterion needs them.
     stop_checks     whether it ends.
@@ -98,7 +109,9 @@ class Request(RequestEnd):
         )
         self.text = _detokenizer(params, vocabulary, history, self.stop_checks) if ends else None
         self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
-        self.logprobs_modes = _logprobs_modes(params)
+        self.logprobs_modes = () if params.logprobs is None else modes_of(params)
+        self.details = StepDetails.of(params, vocabulary)
+        self.prompt_scoring: PromptScoring | None = None
         self.score: float | None = None
         self.backlog: list[tuple[int, float]] = []
         self.is_reported = False
@@ -117,7 +130,8 @@ class Request(RequestEnd):
     def needs_logprobs(self) -> bool:
         """Whether logprobs of its tokens are needed: for the user, to compete with siblings, or by a
         criterion."""
-        return bool(self.logprobs_modes) or self.raw_logprobs is not None
+        wants = bool(self.logprobs_modes) or self.details is not None
+        return wants or self.raw_logprobs is not None
 
     @property
     def cumulative_logprob(self) -> float | None:
@@ -407,13 +421,6 @@ def _detokenizer(
     text: Detokenizer = call_for_add("the text", Detokenizer, vocabulary.tokenizer, skip, matchers)
     call_for_add("the text", text.begin, history.prompt_token_ids[-3:].tolist())
     return text
-
-
-def _logprobs_modes(params: SamplingParams) -> tuple[str, ...]:
-    if params.logprobs is None:
-        return ()
-    mode = params.logprobs_mode
-    return (mode,) if isinstance(mode, str) else tuple(mode)
 
 
 def seed_of(params: SamplingParams) -> int:

@@ -115,15 +115,16 @@ class Grouping:
 
     def configuration(self, request: Request) -> Configuration:
         """The configuration of a request, compiled at its first use; raises `PluginFault`."""
-        processed = "processed" in request.logprobs_modes
+        keeps = request.details is not None and request.details.of_survivors
+        processed = keeps or "processed" in request.logprobs_modes
         edits = request.chain.edits_only() if "penalized" in request.logprobs_modes else None
         edits_key = None if edits is None else edits.key
         chain = request.chain if processed else request.chain.for_choice()
-        key = (chain.key, request.grammar is not None, processed, edits_key)
+        key = (chain.key, request.grammar is not None, processed, keeps, edits_key)
         found = self._configurations.get(key)
         if found is None:
             plan = None if edits is None else self.plan_of(edits)
-            found = Configuration(key, chain, self.plan_of(chain), key[1], processed, plan)
+            found = Configuration(key, chain, self.plan_of(chain), key[1], processed, plan, keeps)
             self._configurations[key] = found
         return found
 

@@ -51,6 +51,7 @@ class Configuration:
     masked: bool
     want_processed: bool
     edits: Any
+    want_survivors: bool
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Members:
             configuration.masked,
             configuration.want_processed,
             configuration.edits,
+            configuration.want_survivors,
         )
 
     def group_ahead(

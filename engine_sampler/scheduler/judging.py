@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..base.errors import INTERRUPTIONS, quoted
-from ..contract import Batch
+from ..contract import Backend, Batch
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
 from .row_plans import Round
@@ -40,9 +40,9 @@ class Judging:
     """
 
     def __init__(
-        self, backend_name: str, masks: GrammarMasks, penalized: Penalized, *, keep_faulty: bool
+        self, backend: Backend, masks: GrammarMasks, penalized: Penalized, *, keep_faulty: bool
     ) -> None:
-        self._backend_name = backend_name
+        self._backend = backend
         self._masks = masks
         self._penalized = penalized
         self._keep_faulty = keep_faulty
@@ -75,7 +75,7 @@ class Judging:
         for i, (row, token) in enumerate(tokens):
             request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
-                error = f"backend {self._backend_name} gave {'no token' if token < 0 else f'token {token}'}"
+                error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
             if error is not None and request.live and not request.postponed:
                 reason = error if type(error) is str else quoted(error)
                 if self._keep_faulty and not request.params.use_beam_search:
@@ -97,20 +97,24 @@ class Judging:
         """Compute the logprobs that the backend has not; returns the raw ones that requests record, by
         index."""
         assert batch.logprobs is not None
-        if not refused and not needed.recorded and batch.logprobs.done.all():
+        if not (refused or needed.recorded or needed.detailed) and batch.logprobs.done.all():
             return {}
         rows, token_ids = drawing.rows, drawing.inputs.draws.token_ids
         is_missing = ~batch.logprobs.done[rows] & (needed.kinds != 0)
         batch.logits.fetch(rows[is_missing & needed.of_logits].tolist())
         if refused:
             collector.clear(rows[refused])
-        failed = set(refused)
-        for i in np.flatnonzero(is_missing).tolist():
+        failed, is_detailed = set(refused), np.zeros(len(rows), bool)
+        is_detailed[needed.detailed] = True
+        for i in np.flatnonzero(is_missing | is_detailed).tolist():
             if i in failed:
                 continue
-            request = drawing.inputs.requests[i]
+            request, row = drawing.inputs.requests[i], int(rows[i])
             try:
-                collector.complete(request, int(rows[i]), int(token_ids[i]), batch, self._penalized)
+                if is_missing[i]:
+                    collector.complete(request, row, int(token_ids[i]), batch, self._penalized)
+                if is_detailed[i]:
+                    collector.add_details(request, row, batch, self._penalized, self._backend)
             except (MemoryError, *INTERRUPTIONS):
                 raise
             except BaseException as fault:

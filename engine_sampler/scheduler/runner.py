@@ -234,6 +234,10 @@ class StepRunner:
         """The row after masks, biases and penalties, before any other sampler."""
         return self._processing.row(request.chain.edits_only(), request, row)
 
+    def backend_for(self, device: str) -> Backend:
+        """The backend that runs rows on `device`, chosen for it at the first call."""
+        return self._backend_for(device)[0]
+
     def _backend_for(self, device: str) -> tuple[Backend, Grouping]:
         """The backend, chosen for `device` at the first call, and its groups."""
         if self.backend is None:
@@ -243,7 +247,7 @@ class StepRunner:
             grouping = Grouping(self._requests.slots, self._running)
             self._processing = Processing(self._running, grouping, self._requests.slots, self._masks)
             self._judging = Judging(
-                self._running.name, self._masks, self._penalized, keep_faulty=self._keep_faulty
+                self._running, self._masks, self._penalized, keep_faulty=self._keep_faulty
             )
             self._grouping = grouping
         return self._running, self._grouping

@@ -23,6 +23,7 @@ from ..requests.slots import Slots
 from ..tokenizer import Tokenizer, check_tokenizer
 from .arguments import POSITION, check_at_least_one, chosen_tokens_in, drafts_in, scheduler_name
 from .beam_groups import check_beam_rows
+from .logprobs.prompts import _ScoresPrompts
 from .membership.joining import Newcomers, check_single, checked_count, matcher_for
 from .membership.live_requests import LiveRequests
 from .membership.siblings import ranked
@@ -33,7 +34,7 @@ from .row_plans import BeamPlan, DraftPlan, RowPlan
 from .runner import BegunRun, StepRunner
 
 
-class Scheduler(_Movable):
+class Scheduler(_Movable, _ScoresPrompts):
     """Samples for many requests at once; requests join and leave between any two steps.
 
     vocab_size      tokens; logits may be wider (padded heads).

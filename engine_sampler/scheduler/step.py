@@ -126,7 +126,8 @@ class Step:
     def result(self, plan: RowPlan, number: int) -> StepResult:
         """The result of the step of this number."""
         inputs, requests = plan.inputs, plan.inputs.requests
-        n = len(requests)
+        n, collector = len(requests), self._logprobs
+        mask, named = (None, None) if collector is None else collector.details()
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
         result = StepResult(
@@ -139,8 +140,10 @@ class Step:
             errors=[None] * n,
             seeds=inputs.seeds.copy(),
             parent_ids=inputs.ids.copy(),
-            logprobs=None if self._logprobs is None else self._logprobs.result(),
+            logprobs=None if collector is None else collector.result(),
             token_ids_on_device=self._token_ids_on_device,
+            sampling_mask=mask,
+            given_logprobs=named,
         )
         if inputs.streamed:
             self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))

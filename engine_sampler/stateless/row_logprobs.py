@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import LogitRows, RowFault, checked_row, log_total
+from ..backends.scoring import logprobs_of
 from ..base.arguments import integer_of, integers_of, one_of
 from ..contract import Backend, ParameterError
-from .scoring import logprobs_of
 
 MODES = ("raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits")
 """What a table may show: logprobs or logits, those that came or those after the chain."""

@@ -134,16 +134,19 @@ def test_a_key_that_a_client_would_miss_is_named_in_the_log_once(warned: pytest.
     assert all(len(record.getMessage()) < 100 for record in warned.records)
 
 
-def test_prompt_logprobs_are_left_to_the_engine_by_name(warned: pytest.LogCaptureFixture) -> None:
+def test_what_is_asked_of_a_prompt_is_read_for_score_prompt(warned: pytest.LogCaptureFixture) -> None:
     assert parameters_of({"prompt_logprobs": None}) == {"order": "vllm"}
-    assert not warned.records
     for number in (0, 5, -1):
         assert parameters_of({"prompt_logprobs": number})["prompt_logprobs"] == number
-    [record] = warned.records
-    assert record.getMessage() == (
-        "prompt_logprobs in the body of a request has no effect here: it is left to the engine, which calls "
-        "logprobs(rows, ids, top_n=…)"
-    )
+    body = {"prompt_logprob_token_ids": [[1, 2], [3, -1]], "prompt_logprob_start": 4}
+    read = SamplingParams.from_dict(body)
+    assert (read.prompt_logprob_token_ids, read.prompt_logprob_start) == (((1, 2), (3,)), 4)
+    assert not warned.records
+
+
+@pytest.mark.parametrize("name", ["logprob_token_ids", "token_ids_logprob"])
+def test_the_tokens_whose_logprobs_a_client_names_are_read_from_both_systems(name: str) -> None:
+    assert SamplingParams.from_dict({name: [7, 5, 7]}).logprob_token_ids == (7, 5)
 
 
 def test_keys_with_their_usual_values_are_not_named(warned: pytest.LogCaptureFixture) -> None:

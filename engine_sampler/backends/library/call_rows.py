@@ -97,11 +97,11 @@ class CallRows:
 
 
 class SurvivorsOutput:
-    """The survivors of a call's rows, where these are wanted."""
+    """The survivors of a call's rows, of the entries for which they are `wanted`."""
 
-    def __init__(self, rows: CallRows, vocab_size: int) -> None:
+    def __init__(self, rows: CallRows, wanted: Sequence[bool], vocab_size: int) -> None:
         ffi = contract()
-        which = np.flatnonzero(rows.each([entry.group.want_processed for entry in rows.entries]))
+        which = np.flatnonzero(rows.each(wanted))
         self._which: list[int] = which.tolist()
         self._index: list[int] = rows.index[which].tolist()
         self._values = np.empty((len(which), vocab_size), np.float32)

@@ -49,7 +49,7 @@ class Call:
         processes: bool = False,
         cuts: bool = False,
     ) -> None:
-        """`reports`: whether the library writes the logprobs of all entries, so that no survivors are
+        """`reports`: whether the library writes the logprobs of all entries, so that few survivors are
         needed; `processes`: whether it writes rows to `Batch.processed`, and draws nothing; `cuts`: whether
         it runs a part of the chains only, and the host goes on."""
         self.ended: list[int] = []
@@ -62,7 +62,8 @@ class Call:
         self._struct = struct = sized("es_batch", vocab_size=size, table=session.table.pointer)
         self._logprobs = LogprobsOutput(struct, rows, size, apart=apart) if reports else None
         self._processed = ProcessedOutput(rows, apart=apart) if processes else None
-        survivors = None if reports or processes or cuts else SurvivorsOutput(rows, size)
+        wanted = [e.group.want_survivors if reports else e.group.want_processed for e in entries]
+        survivors = None if processes or cuts else SurvivorsOutput(rows, wanted, size)
         self._survivors = survivors or None
         self._outputs = TokensOutput(struct, rows, size, apart=apart)
         self._input = self._input_for(struct.logits, layout, size)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arithmetic import Logprobs
+from ...arithmetic import GivenLogprobs, Logprobs
 from .fields import copied, per_request, per_row
 from .sampling_mask import SamplingMask
 from .tensors import WithTensors
@@ -31,6 +31,8 @@ class StepResult(WithTensors):
                     its `modes` has them all.
     sampling_mask   `SamplingMask` over the rows: what each token was drawn from; None if no request has
                     `return_sampling_mask`.
+    given_logprobs  `GivenLogprobs` over the rows: of the tokens that `logprob_token_ids` names; None if no
+                    request names any.
     The lists have one entry per request, in row order:
     request_ids     the requests.
     text            the part of its text that became certain, None without a tokenizer.
@@ -70,6 +72,7 @@ class StepResult(WithTensors):
     token_ids_on_device: Any = None
     deltas: list[list[Any]] | None = field(metadata=per_request([]), default=None)
     sampling_mask: SamplingMask | None = None
+    given_logprobs: GivenLogprobs | None = None
 
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""

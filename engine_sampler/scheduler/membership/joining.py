@@ -17,7 +17,7 @@ from ...requests.answers import AnswerReader
 from ...requests.history import History
 from ...requests.parts import RecordedLogprobs
 from ...requests.request import Request, seed_of
-from ...requests.results import RequestId
+from ...requests.results import PromptScoring, RequestId
 from ..arguments import token_ids_in
 from ..beam_groups import BeamGroup, search_params
 from .siblings import sibling_count
@@ -87,6 +87,7 @@ class Newcomers:
     grammar   the argument of that name; None if the parameters name one, or none is.
     logprobs  of the output that they begin with, if they are recorded.
     streamed  the number of tokens of that output whose text is known; None: all.
+    prompt_scoring  the rows of their prompt that are to be scored; None: none.
     """
 
     ids: Sequence[RequestId]
@@ -104,6 +105,7 @@ class Newcomers:
     grammar: Any = None
     logprobs: Sequence[float] | None = None
     streamed: int | None = None
+    prompt_scoring: PromptScoring | None = None
 
     @classmethod
     def of(
@@ -148,6 +150,7 @@ class Newcomers:
             terms.limits,
             parser=parser,
             grammar=grammar,
+            prompt_scoring=PromptScoring.of(params, history, vocabulary),
         )
 
     def build(self, matcher: Any) -> Siblings:
@@ -181,6 +184,7 @@ class Newcomers:
             self._limit_phases(request.phases)
         request.position = self.position
         request.given_grammar = self.grammar
+        request.prompt_scoring = self.prompt_scoring
         request.answer = None if self.parser is None else AnswerReader(self.parser)
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)

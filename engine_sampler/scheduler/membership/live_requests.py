@@ -212,6 +212,8 @@ class LiveRequests(Directory):
     def _retire(self, request: Request) -> None:
         if request.live:
             return  # its end has been undone
+        if request.prompt_scoring is not None:
+            request.prompt_scoring.tell_unless_done()
         with self.step_lock.lock:
             self.retire(request)
             self._release(request)

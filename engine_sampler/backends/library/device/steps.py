@@ -131,7 +131,8 @@ def prepare_step(
     reports = batch.logprobs is not None and exact
     for group in groups:
         need = Requirements(tensor.layout, group.masked, group.want_processed, exact)
-        for offer in _within_limits(parts, group, need, tensor, step.hosted, reports=reports):
+        writes = reports and not group.want_survivors
+        for offer in _within_limits(parts, group, need, tensor, step.hosted, reports=writes):
             chosen = wholes if offer.steps is None else cuts
             chosen[offer.answer.random, offer.answer.random_width, offer.edits is None].append(offer)
     most = 0 if batch.logprobs is None else _most_logprobs(batch.logprobs)

@@ -249,6 +249,8 @@ class GroupPiece:
             self.top_n = np.where(listed, top_n, 0)
         self.reports = bool(self.kinds.any())
         self.keeps = self.kinds == 0 if self.group.want_processed else np.full(n, not chooses)
+        if self.group.want_survivors:
+            self.keeps = np.full(n, fill_value=True)
         self.any_kept = bool(self.keeps.any()) if self.group.want_processed else not chooses
 
 

@@ -3,17 +3,16 @@ accepted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ..arithmetic import Logprobs, checked_row, row_logprobs
-from ..contract import LOGPROBS_KINDS, Batch, LogprobsRequest
-from ..requests.request import Request
-
-Penalized = Callable[[Request, np.ndarray], np.ndarray]
-"""A request and its row of logits → the row after masks, biases and penalties."""
+from ...arithmetic import GivenLogprobs, Logprobs, checked_row, row_logprobs
+from ...contract import LOGPROBS_KINDS, Backend, Batch, LogprobsRequest
+from ...requests.request import Request
+from ...requests.results import SamplingMask
+from .details import DetailsCollector, Penalized
 
 _BITS = {kind: 1 << i for i, kind in enumerate(LOGPROBS_KINDS)}
 
@@ -29,6 +28,7 @@ class LogprobsPlan:
     starts    the same as `Logprobs.starts`, for a step in which request i has row i.
     of_logits  bool [n], which of them need a kind that is computed from the logits themselves.
     recorded  the indices of the requests that record the raw logprob of each token.
+    detailed  the indices of the requests that want more than logprobs, see `StepDetails`.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
     """
@@ -40,6 +40,10 @@ class LogprobsPlan:
         self.recorded = [i for i, r in enumerate(requests) if r.raw_logprobs is not None]
         self.kinds = self.reported.copy()
         self.kinds[self.recorded] |= _BITS["raw"]
+        self.detailed = [i for i, r in enumerate(requests) if r.details is not None]
+        self.details = [requests[i].details for i in self.detailed]
+        self.kinds[[i for i in self.detailed if requests[i].details.mask_cap]] |= _BITS["processed"]
+        self.vocab_size = vocab_size
         self.of_logits = self.kinds & (_BITS["raw"] | _BITS["penalized"]) != 0
         self.top_n = np.array(top_n, np.int64)
         self.several = any(len(r.logprobs_modes) > 1 for r in requests)
@@ -80,6 +84,7 @@ class LogprobsCollector:
         self._out = raw, penalized, processed
         self._one_row_each = False
         self._reported = np.zeros(rows, np.uint8)
+        self._details = DetailsCollector(rows, plan.vocab_size, plan.details) if plan.detailed else None
 
     def request(
         self, plan: LogprobsPlan, rows: np.ndarray, one_row_each: bool, counts: np.ndarray | None = None
@@ -120,16 +125,33 @@ class LogprobsCollector:
             else:
                 out.fill(row, row_logprobs(checked_row(batch.logits.row(row)), token_id, top_n))
 
+    def add_details(
+        self, request: Request, row: int, batch: Batch, penalized: Penalized, backend: Backend
+    ) -> None:
+        """Collect what `request` wants of its `row` beside the logprobs, which are complete."""
+        assert self._details is not None
+        out = self._out[LOGPROBS_KINDS.index("processed")]
+        logprob = np.nan if out is None else float(out.entry_logprobs[out.starts[row]])
+        self._details.add(request, row, batch, logprob, penalized, backend)
+
     def clear(self, rows: np.ndarray) -> None:
         """Leave `rows`, whose tokens were not accepted, without logprobs."""
         for out in self._out:
             if out is not None:
                 out.clear(rows)
+        if self._details is not None:
+            self._details.clear(rows)
 
     def raw(self, row: int) -> float:
         """The raw logprob of the token drawn in `row`."""
         assert self._out[0] is not None
         return float(self._out[0].entry_logprobs[self._out[0].starts[row]])
+
+    def details(self) -> tuple[SamplingMask | None, GivenLogprobs | None]:
+        """The sampling mask and the logprobs of named tokens; None if no request wants any."""
+        if self._details is None:
+            return None, None
+        return self._details.sampling_mask(), self._details.given_logprobs()
 
     def result(self) -> Logprobs | None:
         """The reported ones, by kind as well if a request reports several; None if none does."""
