@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from engine_sampler_torch import ReplayRecord
 
-from engine_sampler import RequestLimits, SamplingMask, SamplingParams, Scheduler, StepResult
+from engine_sampler import RequestLimits, SamplingMask, SamplingParams, Scheduler
 from tests.random_chains import Random, random_history, random_logits, random_settings, tokenizer
 
 HOST_ONLY = ("logits_processors",)
@@ -40,7 +40,7 @@ class Rollout:
         )
         prompts = [random_history(random, vocab_size) for _ in every]
         for i, (params, prompt) in enumerate(zip(every, prompts, strict=True)):
-            asked = params.replace(logprobs=-1, logprobs_mode="processed", ignore_eos=True)
+            asked = params.replace(return_sampling_mask=-1, ignore_eos=True)
             scheduler.add(asked, prompt, request_id=i)
         rows: list[list[torch.Tensor]] = [[] for _ in every]
         masks: list[list[SamplingMask]] = [[] for _ in every]
@@ -53,7 +53,8 @@ class Rollout:
             for row, request_id in enumerate(ids):
                 if result.token_ids[row] >= 0:
                     rows[request_id].append(tensor[row])
-                    masks[request_id].append(mask_of(result, row, vocab_size))
+                    assert result.sampling_mask is not None
+                    masks[request_id].append(result.sampling_mask.rows([row]))
         self.records, kept = [], []
         for i, (params, prompt) in enumerate(zip(every, prompts, strict=True)):
             if not rows[i]:
@@ -73,18 +74,6 @@ class Rollout:
 def normal_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
     """float32 [n, vocab], with no rows of a special kind."""
     return random.normal(0, 2, (n, vocab_size)).astype(np.float32)
-
-
-def mask_of(result: StepResult, row: int, vocab_size: int) -> SamplingMask:
-    """The mask of one row, as the scheduler lists it, from its processed logprobs."""
-    assert result.logprobs is not None
-    listed = result.logprobs.row(row)
-    alive = np.zeros(vocab_size, bool)
-    alive[listed.token_ids[listed.logprobs > -np.inf]] = True
-    is_inverted = 2 * alive.sum() > vocab_size
-    ids = np.flatnonzero(~alive if is_inverted else alive)
-    flags = {"is_inverted": [is_inverted], "is_capped": [False]}
-    return SamplingMask.of([ids], flags, listed.logprobs[:1], vocab_size)
 
 
 def random_params(random: Random, vocab_size: int, **changes: Any) -> SamplingParams:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,14 @@ from engine_sampler import Tokenizer
 from engine_sampler.contract import Group
 from engine_sampler.for_backends import quoted
 
+from ..arithmetic import shortcoming
 from .pieces import Piece, pieces_of
 from .record import ReplayRecord, Rollouts
 from .walk import walk
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 CHUNK_SIZE = 1 << 22
+_shortcoming = functools.cache(shortcoming)
 
 
 def replay(
@@ -55,6 +58,8 @@ def replay(
         raise ValueError(
             f"logits have the shape {tuple(logits.shape)}; the record needs [{rows}, at least {vocab_size}]"
         )
+    if reason := _shortcoming(str(logits.device)):
+        raise ValueError(f"logits on {logits.device} are not allowed: {reason}")
     if type(chunk_size) is not int or chunk_size < 1:
         raise ValueError(f"chunk_size={quoted(chunk_size)} is not allowed: an integer of at least 1")
     pieces: list[Piece] = []

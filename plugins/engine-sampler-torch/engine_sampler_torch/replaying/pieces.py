@@ -8,7 +8,7 @@ after them: then `witness`, a block of the whole rows under the chain's own cuts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine_sampler.arithmetic import LOGIT_LIMIT
-from engine_sampler.contract import Chain, Group, Sampler, Truncation
+from engine_sampler.contract import Chain, Group, Rows, Sampler, Truncation
 from engine_sampler.for_backends import default_registry, padded, structured_in
 
 from ..arithmetic import NEGATIVE_INFINITY, distances, log_total, weights
@@ -34,38 +34,37 @@ _LIMIT = float(LOGIT_LIMIT)
 class Part:
     """A sampler of the chain with its inputs.
 
-    step     None for one that is left out, since it only removes tokens.
+    step     None for one without a torch form, which only removes tokens.
+    fixed    what its step takes of the host.
+    changes  whether it changes logits of survivors: all others only remove tokens.
     on_rows  whether it takes a figure from whole rows that the survivors do not tell.
     witness  whether it runs on the whole rows, to tell later ones' figures.
     """
 
     sampler: Sampler
     step: DeviceStep | None
+    fixed: Any
+    changes: bool
     on_rows: bool
     witness: bool
 
 
-def parts_of(chain: Chain, fixed: Sequence[Any]) -> list[Part]:
-    """The samplers of a chain; `fixed` is that of each step. Raises ValueError for a sampler whose change of
-    the logits is not known here."""
+def parts_of(chain: Chain, rows: Rows) -> list[Part]:
+    """The samplers of the chain of these rows. Raises ValueError for one whose change of the logits is not
+    known here."""
     parts: list[Part] = []
     removed_after = on_rows_after = False
-    for sampler, own in reversed([*zip(chain.samplers, fixed, strict=True)]):
-        step, removes = step_of(sampler), only_removes(sampler)
-        if removes:
-            removed_after = True
-            parts.append(Part(sampler, step, False, on_rows_after))
-        elif step is None:
-            raise ValueError(f"{sampler.name} cannot be replayed: it changes logits in Python, without gradients")
-        else:
-            on_rows = removed_after and step.reads_rows(own)
-            if on_rows and not isinstance(step, FigureStep):
-                raise ValueError(f"{sampler.name} cannot be replayed before samplers that remove tokens")
-            parts.append(Part(sampler, step, on_rows, on_rows_after))
-            removed_after = removed_after or not default_registry().is_built_in(sampler)
-        if on_rows_after and step is None:
-            raise ValueError(f"{sampler.name} cannot be replayed before a sampler that reads whole rows")
-        on_rows_after = on_rows_after or parts[-1].on_rows
+    for sampler in reversed(chain.samplers):
+        step, changes = step_of(sampler), not only_removes(sampler)
+        if step is None and (changes or on_rows_after):
+            raise ValueError(f"{sampler.name} cannot be replayed: it runs in Python, without gradients")
+        fixed = None if step is None else step.fixed(rows.bind(sampler))
+        on_rows = step is not None and changes and removed_after and step.reads_rows(fixed)
+        if on_rows and not isinstance(step, FigureStep):
+            raise ValueError(f"{sampler.name} cannot be replayed before samplers that remove tokens")
+        parts.append(Part(sampler, step, fixed, changes, on_rows, on_rows_after))
+        removed_after |= not changes or not default_registry().is_built_in(sampler)
+        on_rows_after |= on_rows
     return parts[::-1]
 
 
@@ -87,17 +86,11 @@ class Piece:
     ) -> None:
         rows = group.rows.take(which)
         chain: Chain = group.plan
-        bound = [rows.bind(sampler) for sampler in chain.samplers]
-        fixed = [
-            None if (step := step_of(s)) is None else step.fixed(of)
-            for s, of in zip(chain.samplers, bound, strict=True)
-        ]
-        self._parts = parts_of(chain, fixed)
-        self._fixed = fixed
+        self._parts = parts_of(chain, rows)
         self._given: list[Given] = []
-        for part, of in zip(self._parts, bound, strict=True):
-            is_used = part.step is not None and (part.witness or part.on_rows or not only_removes(part.sampler))
-            arrays = part.step.inputs(of) if is_used and part.step is not None else {}
+        for part in self._parts:
+            is_used = part.witness or part.changes
+            arrays = part.step.inputs(rows.bind(part.sampler)) if part.step is not None and is_used else {}
             self._given.append({name: _on(device, array) for name, array in arrays.items()})
         self._size = rollouts.vocab_size
         self._is_wide = bool(rollouts.mask.is_inverted[numbers[0]])
@@ -180,11 +173,11 @@ class Piece:
                 values = read.gather(1, ids.clamp(max=self._size - 1))
         block = self._block(values.masked_fill(removed | (values < -_LIMIT), NEGATIVE_INFINITY), ids)
         whole = self._block(read.masked_fill(read < -_LIMIT, NEGATIVE_INFINITY), None)
-        for part, given, fixed in zip(self._parts, self._given, self._fixed, strict=True):
-            step = part.step
+        for part, given in zip(self._parts, self._given, strict=True):
+            step, fixed = part.step, part.fixed
             if part.on_rows and isinstance(step, FigureStep):
                 step.apply_with(step.figure(whole, given, fixed), block, given, fixed)
-            elif step is not None and not only_removes(part.sampler):
+            elif step is not None and part.changes:
                 step.apply(block, given, fixed)
             if part.witness and step is not None:
                 step.apply(whole, given, fixed)
@@ -203,10 +196,11 @@ def pieces_of(
         if not only_removes(sampler):
             _ = group.rows.bind(sampler).states  # in order, each follows from the one before it
     is_wide, counts = rollouts.mask.is_inverted[numbers], rollouts.counts[numbers]
+    reads_whole = any(part.on_rows for part in parts_of(group.plan, group.rows))
     for wide in (False, True):
         some = np.flatnonzero(is_wide == wide)
         some = some[np.argsort(counts[some], kind="stable")]
-        widths = np.full(len(some), rollouts.vocab_size) if wide else counts[some]
+        widths = np.full(len(some), rollouts.vocab_size) if wide or reads_whole else counts[some]
         for part in _parts(widths, chunk_size):
             yield Piece(rollouts, group, some[part], numbers[some[part]], device)
 
