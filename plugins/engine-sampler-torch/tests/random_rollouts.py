@@ -65,7 +65,9 @@ class Rollout:
             self.records.append(ReplayRecord(asked, prompt, record.token_ids[: len(mask)], mask))
             kept += rows[i]
         self.logits = torch.stack(kept) if kept else torch.empty(0, vocab_size)
-        self.logprobs = np.concatenate([np.empty(0, np.float32), *(record.sampling_mask.logprobs for record in self.records)])
+        self.logprobs = np.concatenate(
+            [np.empty(0, np.float32), *(record.sampling_mask.logprobs for record in self.records)]
+        )
 
     def __len__(self) -> int:
         return len(self.logits)

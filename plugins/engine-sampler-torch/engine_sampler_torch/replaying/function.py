@@ -41,8 +41,8 @@ def replay(
 
     With l' the logits after the biases, penalties, smoothing and temperature of the row's parameters and
     history, and M what survived in the rollout: l'_t − ln Σ_{j ∈ M} exp(l'_j). With the logits of the rollout
-    this is what `SamplingMask.logprobs` has, bit for bit. M is never cut anew, so the value is finite whatever
-    the logits are, as long as these are.
+    this is what `SamplingMask.logprobs` has, bit for bit. M is never cut anew: finite logits give finite
+    logprobs.
 
     Gradients are those of this formula with M as it is: through penalties and temperature, through the best
     logit that smoothing bends around, and through the entropy that a dynamic temperature follows.

@@ -20,7 +20,7 @@ from engine_sampler.arithmetic import LOGIT_LIMIT
 from engine_sampler.contract import Chain, Group, Rows, Sampler, Truncation
 from engine_sampler.for_backends import default_registry, padded, structured_in
 
-from ..arithmetic import NEGATIVE_INFINITY, distances, log_total, weights
+from ..arithmetic import NEGATIVE_INFINITY, distances, log_mass, weights
 from ..steps import Block, DeviceStep, FigureStep, Given, step_of
 from .record import Rollouts
 
@@ -28,6 +28,8 @@ _MASKS = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "no_repe
 """The built-in samplers beside the truncations that remove tokens, and leave the logits of all others."""
 
 _LIMIT = float(LOGIT_LIMIT)
+_TILE = 1 << 16
+"""So many logits, and what their weights are computed from, fit into the caches of a CPU's core."""
 
 
 @dataclass
@@ -107,7 +109,8 @@ class Piece:
         """Those of the drawn tokens, float32 [n], as the rollout's arithmetic gives them."""
         values, columns = self._processed(self._read(logits))
         chosen = values.gather(1, columns)[:, 0].to(torch.float64)
-        return (chosen - log_total(values)).to(torch.float32)
+        peak, total = _mass(values)
+        return (chosen - log_mass(peak[:, 0], total[:, 0])).to(torch.float32)
 
     def add_gradients(self, logits: Tensor, outer: Tensor, out: Tensor) -> None:
         """Write the gradients of the logprobs, each times its entry of `outer` float32 [rows], to rows of
@@ -115,9 +118,12 @@ class Piece:
         leaf = self._read(logits).requires_grad_()
         with torch.enable_grad():
             values, columns = self._processed(leaf)
-        w = weights(distances(values.detach()))
-        share = (w.to(torch.float64) / w.sum(1, keepdim=True).to(torch.float64)).to(torch.float32)
-        inner = (-share).scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.float32))
+        plain = values.detach()
+        peak, total = _mass(plain)
+        inner, scale = torch.empty_like(plain), -1.0 / total.to(torch.float32)
+        for columns_of_tile, w in _weights(plain, peak):
+            torch.mul(w, scale, out=inner[:, columns_of_tile])
+        inner.scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.float32))
         inner *= outer[self._numbers][:, None]
         (found,) = torch.autograd.grad(values, leaf, inner)
         found = found.to(out.dtype)
@@ -137,7 +143,7 @@ class Piece:
         for number in np.unique(rollouts.record_of(numbers)).tolist():
             params = rollouts.records[number].chosen
             if structured_in(params.given) and params["grammar_bias"] is None:
-                why = "a grammar is not, where samplers that read whole rows stand before others that cut them"
+                why = "a grammar is not, where samplers that read whole rows come before others that cut"
                 raise ValueError(f"record[{number}] cannot be replayed: {why}")
             if "xtc" in names and params["seed"] is None:
                 why = "xtc before a sampler that reads whole rows needs the seed of the rollout in the params"
@@ -159,20 +165,19 @@ class Piece:
         return logits[self._numbers[:, None], self._ids.clamp(max=self._size - 1)].to(torch.float32)
 
     def _processed(self, read: Tensor) -> tuple[Tensor, Tensor]:
-        """The survivors' logits after the chain, float32 [n, m], and the column of the drawn token, [n, 1]."""
-        values, ids = read, None
+        """The survivors' logits after the chain, float32 [n, m], and the drawn tokens' columns, [n, 1]."""
         if self._is_wide:
-            removed = torch.zeros(len(read), self._size + 1, dtype=torch.bool, device=read.device)
-            removed = removed.scatter_(1, self._ids, True)[:, : self._size]
-            columns = self._tokens[:, None]
+            ids, columns, values = None, self._tokens[:, None], read
         else:
             ids = self._ids
-            removed = ids == self._size
             columns = torch.searchsorted(ids, self._tokens[:, None])
-            if self._has_witness:
-                values = read.gather(1, ids.clamp(max=self._size - 1))
-        block = self._block(values.masked_fill(removed | (values < -_LIMIT), NEGATIVE_INFINITY), ids)
-        whole = self._block(read.masked_fill(read < -_LIMIT, NEGATIVE_INFINITY), None)
+            values = read.gather(1, ids.clamp(max=self._size - 1)) if self._has_witness else read
+        block = self._block(values.masked_fill(self._removed(values), NEGATIVE_INFINITY), ids)
+        whole = (
+            self._block(read.masked_fill(read < -_LIMIT, NEGATIVE_INFINITY), None)
+            if self._has_witness
+            else block
+        )
         for part, given in zip(self._parts, self._given, strict=True):
             step, fixed = part.step, part.fixed
             if part.on_rows and isinstance(step, FigureStep):
@@ -183,9 +188,38 @@ class Piece:
                 step.apply(whole, given, fixed)
         return block.values, columns
 
+    def _removed(self, values: Tensor) -> Tensor:
+        """bool [n, m]: padding, what did not survive, and logits that read as −inf."""
+        low = values < -_LIMIT
+        if not self._listed.shape[1]:
+            return low
+        if not self._is_wide:
+            return low.logical_or_(self._listed == self._size)
+        padded = torch.nn.functional.pad(low, (0, 1))
+        return padded.scatter_(1, self._ids, True)[:, : self._size]
+
     def _block(self, values: Tensor, ids: Tensor | None) -> Block:
         sound = torch.zeros(len(values), dtype=torch.int64, device=values.device)
         return Block(values, ids, self._size, sound)
+
+
+def _mass(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The greatest logit of each row of `values` [n, m], and the sum of its weights: float32 and int64
+    [n, 1]."""
+    peak = values.amax(1, keepdim=True)
+    total = torch.zeros_like(peak, dtype=torch.int64)
+    for _, w in _weights(values, peak):
+        total += w.sum(1, keepdim=True)
+    return peak, total
+
+
+def _weights(values: Tensor, peak: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The weights of `values` [n, m], a tile of the vocabulary at a time: its columns, and int64
+    [n, columns]. Sums of integers have no order."""
+    width = max(1, _TILE // len(values)) if values.device.type == "cpu" else values.shape[1]
+    for begin in range(0, values.shape[1], width):
+        columns = slice(begin, begin + width)
+        yield columns, weights(distances(values[:, columns], peak))
 
 
 def pieces_of(

@@ -1,4 +1,4 @@
-"""`ReplayRecord`: what a rollout has recorded of one request; `Rollouts`: some of them as one table of rows."""
+"""`ReplayRecord`: what a rollout has recorded of one request; `Rollouts`: several as one table of rows."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ class Rollouts:
         bad = (ids < 0) | (ids >= self.vocab_size) | np.append(False, np.diff(keys) <= 0)
         if bad.any():
             entry = int(np.argmax(bad))
-            raise ValueError(f"{self.of(row_of[entry])}, has the id {ids[entry]}: ids ascend in the vocabulary")
+            raise ValueError(
+                f"{self.of(row_of[entry])}, has the id {ids[entry]}: ids ascend in the vocabulary"
+            )
         if mask.is_capped.any():
             row = int(np.argmax(mask.is_capped))
             raise ValueError(
@@ -119,5 +121,9 @@ class Rollouts:
         lost = is_listed == mask.is_inverted
         if lost.any():
             row = int(np.argmax(lost))
-            why = "has no survivors" if not counts[row] else f"does not keep the drawn token {self.outputs[row]}"
+            why = (
+                "has no survivors"
+                if not counts[row]
+                else f"does not keep the drawn token {self.outputs[row]}"
+            )
             raise ValueError(f"{self.of(row)}, {why}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,8 @@ def walk(rollouts: Rollouts, tokenizer: Tokenizer | None, visit: Visit) -> None:
         for span in spans:
             if not span.begin:
                 record = rollouts.records[span.record]
-                scheduler.add(_of_rows(record.chosen), rollouts.prompts[span.record], request_id=span.record)
+                prompt: Any = rollouts.prompts[span.record]
+                scheduler.add(_of_rows(record.chosen), prompt, request_id=span.record)
         _step(scheduler, backend, rollouts, spans, row)
         for span in spans:
             if span.end == rollouts.begins[span.record + 1] - rollouts.begins[span.record]:
@@ -160,9 +161,8 @@ def _of_rows(params: SamplingParams) -> SamplingParams:
     """The parameters that change logits. What ends a request, or reports on it, has done so in the rollout;
     and so have grammars, whose masks are in what survived, unless a sampler takes them."""
     catalogue = default_registry().catalogue
-    parts = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    parts: list[Any] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
     kept = {param.name for part in parts for param in part.params} | _OF_REQUESTS
     if params["grammar_bias"] is not None:
         kept |= {*structured_in(params.given), *GRAMMAR_OPTIONS}
     return SamplingParams(**{name: value for name, value in params.given.items() if name in kept})
-

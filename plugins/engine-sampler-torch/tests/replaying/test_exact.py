@@ -35,7 +35,9 @@ def test_random_chains_are_replayed_bit_for_bit(part: int) -> None:
         assert not wrong.any(), f"{np.flatnonzero(wrong)}: {[r.params for r in rollout.records]}"
 
 
-@pytest.mark.parametrize("settings", [{}, {"top_k": 20}, {"dynatemp_range": 0.3, "order": "vllm", "top_p": 0.9}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"top_k": 20}, {"dynatemp_range": 0.3, "order": "vllm", "top_p": 0.9}]
+)
 def test_chunks_change_no_bit(settings: dict[str, Any]) -> None:
     params = SamplingParams(temperature=0.8, repetition_penalty=1.2, **settings)
     rollout = Rollout(np.random.default_rng(1), [params] * 2, 300, 5)
@@ -46,4 +48,5 @@ def test_chunks_change_no_bit(settings: dict[str, Any]) -> None:
         found.sum().backward()
         results.append((found.detach(), logits.grad))
     for found, grad in results[1:]:
-        assert torch.equal(found, results[0][0]) and torch.equal(grad, results[0][1])
+        assert torch.equal(found, results[0][0])
+        assert torch.equal(grad, results[0][1])

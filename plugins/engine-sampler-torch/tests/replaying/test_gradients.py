@@ -34,7 +34,12 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "smoothing": {**SMOOTH, "top_k": 20},
     "smoothing of whole rows, cut afterwards": {**SMOOTH, "top_k": 12, "order": ["smoothing", "top_k"]},
     "a dynamic temperature": {**DYNAMIC, "top_k": 20},
-    "a dynamic temperature of whole rows, cut afterwards": {**DYNAMIC, **PENALTIES, "top_p": 0.8, "order": "vllm"},
+    "a dynamic temperature of whole rows, cut afterwards": {
+        **DYNAMIC,
+        **PENALTIES,
+        "top_p": 0.8,
+        "order": "vllm",
+    },
 }
 
 
@@ -49,7 +54,8 @@ def test_gradients_are_those_of_the_formula(settings: Mapping[str, Any]) -> None
     expected = reference(right, rollout.records, settings)
     values.backward(outer.float())
     expected.backward(outer)
-    assert found.grad is not None and right.grad is not None
+    assert found.grad is not None
+    assert right.grad is not None
     torch.testing.assert_close(values.double(), expected.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found.grad.double(), right.grad, rtol=2e-5, atol=2e-5)
 
@@ -61,7 +67,8 @@ def test_gradients_have_the_dtype_of_the_logits(dtype: torch.dtype) -> None:
     for kind in (dtype, torch.float32):
         logits = rollout.logits.to(kind, copy=True).requires_grad_()
         replay(logits, rollout.records).sum().backward()
-        assert logits.grad is not None and logits.grad.dtype == kind
+        assert logits.grad is not None
+        assert logits.grad.dtype == kind
         grads.append(logits.grad)
     torch.testing.assert_close(grads[0], grads[1].to(dtype), rtol=0, atol=0)
 

@@ -32,7 +32,9 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("settings", [{}, {"top_k": 20}, {"top_k": 20, "order": "vllm", "dynatemp_range": 0.3}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"top_k": 20}, {"top_k": 20, "order": "vllm", "dynatemp_range": 0.3}]
+)
 def test_no_tensor_but_the_gradient_grows_with_the_rows(settings: dict[str, Any]) -> None:
     params = SamplingParams(repetition_penalty=1.2, temperature=0.8, **settings)
     rollout = Rollout(np.random.default_rng(1), [params] * 8, SIZE, 5, draw_logits=normal_logits)

@@ -23,16 +23,24 @@ RECORD = ReplayRecord(SamplingParams(), [0, 1], [4, 3, 5], MASK)
 LOGITS = torch.zeros(3, 6)
 
 
-def masked(listed: list[list[int]], is_inverted: list[bool], is_capped: list[bool] | None = None) -> SamplingMask:
+def masked(
+    listed: list[list[int]], is_inverted: list[bool], is_capped: list[bool] | None = None
+) -> SamplingMask:
     flags = {"is_inverted": is_inverted, "is_capped": is_capped or [False] * len(listed)}
     return SamplingMask.of([np.array(ids, int) for ids in listed], flags, [0.0] * len(listed), 6)
 
 
 WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
-    "an id outside": ({"output_token_ids": [4, 3, 6]}, r"record\[0\].output_token_ids has the id 6; allowed are 0 to 5"),
+    "an id outside": (
+        {"output_token_ids": [4, 3, 6]},
+        r"record\[0\].output_token_ids has the id 6; allowed are 0 to 5",
+    ),
     "a negative id": ({"prompt_token_ids": [-1]}, r"record\[0\].prompt_token_ids has the id -1"),
     "ids that are none": ({"prompt_token_ids": "text"}, "a list of token ids"),
-    "too few rows": ({"output_token_ids": [4, 3]}, r"record\[0\].sampling_mask has 3 rows for 2 output_token_ids"),
+    "too few rows": (
+        {"output_token_ids": [4, 3]},
+        r"record\[0\].sampling_mask has 3 rows for 2 output_token_ids",
+    ),
     "no mask": ({"sampling_mask": None}, r"record\[0\].sampling_mask=None is not allowed: a SamplingMask"),
     "a drawn token that did not survive": (
         {"output_token_ids": [4, 2, 5]},
@@ -106,7 +114,9 @@ ALONE: Mapping[str, tuple[Callable[[], SamplingParams], str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), ALONE.values(), ids=ALONE)
-def test_parameters_that_cannot_be_replayed_are_named(make: Callable[[], SamplingParams], message: str) -> None:
+def test_parameters_that_cannot_be_replayed_are_named(
+    make: Callable[[], SamplingParams], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         replay(LOGITS, replace(RECORD, params=make()))
 

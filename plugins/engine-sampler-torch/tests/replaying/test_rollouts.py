@@ -1,4 +1,4 @@
-"""What a rollout may have had beside chains: phases, grammars, drafts, long outputs; and noise in training."""
+"""What a rollout may have had beside chains: phases, grammars, drafts, long outputs; and other logits."""
 
 from __future__ import annotations
 
@@ -109,8 +109,10 @@ def test_with_other_logits_the_drawn_tokens_stay_finite() -> None:
         logits = (rollout.logits + noise).requires_grad_()
         found = replay(logits, rollout.records, tokenizer=tokenizer(SIZE))
         found.sum().backward()
-        assert found.isfinite().all() and (found <= 0).all()
-        assert logits.grad is not None and logits.grad.isfinite().all()
+        assert found.isfinite().all()
+        assert (found <= 0).all()
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
 
 
 def test_steps_with_drafts_are_replayed_token_by_token() -> None:
@@ -122,7 +124,8 @@ def test_steps_with_drafts_are_replayed_token_by_token() -> None:
     scheduler = Scheduler(SIZE, limits=RequestLimits.none())
     scheduler.add(params.replace(return_sampling_mask=-1), [1, 2], request_id="a")
     result = scheduler.step(given, ["a"], [tokens[:-1]])
-    assert result.sampling_mask is not None and result.tokens(0) == tokens
+    assert result.sampling_mask is not None
+    assert result.tokens(0) == tokens
     record = ReplayRecord(params, [1, 2], tokens, result.sampling_mask)
     np.testing.assert_array_equal(
         replay(torch.from_numpy(given), record).numpy(), result.sampling_mask.logprobs
