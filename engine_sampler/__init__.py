@@ -7,11 +7,11 @@ that prove them are in `engine_sampler.testing`.
 
 from typing import TYPE_CHECKING
 
-from .arithmetic import Logprobs
+from .arithmetic import GivenLogprobs, Logprobs
 from .base.cached import lazy_names
 from .contract import BackendError, ParameterError, UnfinishedError
 from .params import RequestLimits, SamplingParams
-from .scheduler import BegunStep, Record, RequestError, SamplingMask, Scheduler, StepResult
+from .scheduler import BegunStep, PromptScores, Record, RequestError, SamplingMask, Scheduler, StepResult
 from .stateless import RowResult, RowSampler, Sampled, logprobs, process_logits, sample
 from .tokenizer import Tokenizer
 
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BackendError",
     "BegunStep",
+    "GivenLogprobs",
     "Grammar",
     "GrammarError",
     "Logprobs",
     "ParameterError",
+    "PromptScores",
     "Record",
     "RequestError",
     "RequestLimits",

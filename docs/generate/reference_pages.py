@@ -72,7 +72,10 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "Results of a step",
             "What a step says of each request, and what is left of one that has ended.",
             _CORE,
-            _words("StepResult BegunStep Record RequestError Logprobs LOGPROBS_KINDS"),
+            _words(
+                "StepResult BegunStep Record RequestError Logprobs LOGPROBS_KINDS GivenLogprobs SamplingMask "
+                "PromptScores"
+            ),
         ),
         Page(
             "params",

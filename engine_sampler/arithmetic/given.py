@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..base.plain_json import floats, integers, read_fields, reading, written
 from .logprobs import log_total
 
 
@@ -53,6 +54,19 @@ class GivenLogprobs:
             starts,
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, which `from_dict` reads with the same bits."""
+        return written(self)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> GivenLogprobs:
+        """What `to_dict` has written. Raises `ParameterError` for anything else."""
+        with reading(cls, state):
+            table = cls(**read_fields(state, _READERS))
+            if {int(table.starts[-1])} != {len(table.token_ids), len(table.logprobs), len(table.ranks)}:
+                raise ValueError("its arrays have other lengths")
+        return table
+
     def row(self, row: int) -> RowGiven:
         """The entries of one row: views of the arrays."""
         here = slice(int(self.starts[row]), int(self.starts[row + 1]))
@@ -62,6 +76,15 @@ class GivenLogprobs:
     def by_mode(self) -> Mapping[str, GivenLogprobs]:
         """`modes`, or these rows under "" if there are none."""
         return self.modes or {"": self}
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "token_ids": integers,
+    "logprobs": floats,
+    "ranks": integers,
+    "starts": integers,
+    "modes": lambda modes: {name: GivenLogprobs.from_dict(table) for name, table in modes.items()},
+}
 
 
 def given_logprobs(logits: np.ndarray, token_ids: np.ndarray, ids: np.ndarray | None = None) -> RowGiven:

@@ -67,10 +67,7 @@ WORST: dict[str, list[Callable[[int], Any]]] = {
     "prompt_logprobs": [lambda limit: limit],
     "logprob_token_ids": [lambda limit: list(range(limit))],
     "return_sampling_mask": [lambda limit: limit],
-    "prompt_logprob_token_ids": [
-        lambda limit: [list(range(limit))],
-        lambda limit: [list(range(limit // 2))] * 2,
-    ],
+    "prompt_logprob_token_ids": [lambda limit: [list(range(limit // 2))] * 2],
     "logit_bias": [lambda limit: dict.fromkeys(range(limit // 2), 1.0)],
     "allowed_token_ids": [lambda limit: list(range(limit))],
     "stop_token_ids": [lambda limit: list(range(limit))],

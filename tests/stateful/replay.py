@@ -25,6 +25,26 @@ def logprobs_of(result: StepResult, row: int, modes: Sequence[str]) -> dict[str,
     return found
 
 
+def details_of(result: StepResult, row: int) -> Any:
+    """What one row says of the tokens it was drawn from, and of those that its request names."""
+    mask, named = result.sampling_mask, result.given_logprobs
+    tables = {} if named is None else {mode: table.row(row) for mode, table in named.by_mode.items()}
+    entries = [[*table.token_ids, *table.ranks, *table.logprobs] for table in tables.values()]
+    listed = mask and [bool(mask.is_inverted[row]), bool(mask.is_capped[row]), *mask.listed(row).tolist()]
+    return (
+        listed or [False, False],
+        np.nan if mask is None else mask.logprobs[row],
+        sorted(entry for entry in entries if entry),
+    )
+
+
+def expect_same_details(found: Any, expected: Any) -> None:
+    assert found[0] == expected[0], "another sampling mask"
+    np.testing.assert_array_equal(found[1], expected[1])
+    distinct = sorted(set(map(tuple, found[2]))), sorted(set(map(tuple, expected[2])))
+    assert distinct[0] == distinct[1], "other logprobs of named tokens"
+
+
 def modes_of(shadow: Shadow) -> tuple[str, ...]:
     params = shadow.order.params
     if params.logprobs is None:
@@ -89,6 +109,8 @@ class Alone:
         if token.logprobs:
             alone = logprobs_of(result, 0, modes_of(self.shadow))
             expect_same_logprobs(token.logprobs, alone)
+        if token.details is not None:
+            expect_same_details(token.details, details_of(result, 0))
 
     def _draw_with(self, seed: int) -> None:
         if seed != self.seed:

@@ -33,12 +33,14 @@ class Token:
 
     given     whether the request began with it.
     logprobs  by mode (token ids, logprobs, rank), as the step reported them.
+    details   the row of its sampling mask and the logprobs of named tokens, as the step reported them.
     """
 
     id: int
     seed: int | None = None
     given: bool = False
     logprobs: dict[str, Any] = field(default_factory=dict)
+    details: Any = None
 
 
 @dataclass

@@ -20,7 +20,7 @@ from .workload import BACKENDS, ENGINES, EOS, EOT, PIECES, VOCAB, Order, random_
 EOS_IDS = ((EOS, EOT), (EOS, EOT), (EOT,), ())
 """The EOS tokens of a scheduler."""
 
-LIMITS = RequestLimits(logprobs=VOCAB)
+LIMITS = RequestLimits(logprobs=VOCAB, return_sampling_mask=None)
 
 
 class State(RandomMachine):

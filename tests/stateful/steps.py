@@ -14,7 +14,7 @@ from engine_sampler.stateless import process_logits
 from ..engines import repeated_once
 from .layouts import Untouched
 from .plugins import LISTENER, Interferer
-from .replay import logprobs_of, modes_of
+from .replay import details_of, logprobs_of, modes_of
 from .shadow import TOLERANCE, Shadow, Token
 from .state import LIMITS, State
 from .workload import VOCAB, faulty_row
@@ -214,7 +214,8 @@ class Steps(State):
         error, finish = result.errors[i], result.finish_reasons[i]
         for j, token in enumerate(tokens):
             logprobs = self._logprobs(shadow, result, first + j, token, rows[j])
-            shadow.tokens.append(Token(token, shadow.seed, logprobs=logprobs))
+            details = details_of(result, first + j)
+            shadow.tokens.append(Token(token, shadow.seed, logprobs=logprobs, details=details))
             self.grown(shadow, *((finish, result.stop_reasons[i]) if j == len(tokens) - 1 else (None, None)))
         if tokens and finish is None and drafts:
             right = len(tokens) == len(drafts) + 1 or tokens[-1] != drafts[len(tokens) - 1]

@@ -189,6 +189,9 @@ def _endings(random: Random, longest: int) -> dict[str, Any]:
         lambda: {"logprobs": int(random.integers(-1, 4)),
                  "logprobs_mode": _some(random, ["raw", "penalized", "processed"], 3)},
         lambda: {"logprobs": 1},
+        lambda: {"return_sampling_mask": int(random.integers(-1, 9))},
+        lambda: {"logprob_token_ids": [3, 1, 17], "return_sampling_mask": True,
+                 "logprobs_mode": _some(random, ["raw", "penalized", "processed"], 3)},
     ]  # fmt: skip
     settings: dict[str, Any] = {"max_tokens": int(random.integers(longest // 4, longest))}
     for i in random.permutation(len(choices))[: random.integers(0, 6)]:
@@ -248,6 +251,7 @@ def group_params(random: Random, params: SamplingParams) -> SamplingParams:
     if random.random() < 0.5:
         return params.replace(n=n, best_of=None if random.random() < 0.3 else n + int(random.integers(0, 2)))
     plain = {"logprobs": None, "mirostat": 0, "adaptive_target": -1, "repetition_detection": None}
+    plain |= {"logprob_token_ids": None, "return_sampling_mask": 0}
     penalty, early = float(random.choice([0.0, 1.0, 2.0])), random.choice(["yes", "no", "never"])
     beams = {"use_beam_search": True, "phases": (), "n": 1, "beam_width": n, "length_penalty": penalty}
     stopping = {"yes": True, "no": False}.get(early, "never")

@@ -169,6 +169,9 @@ class Reply:
         for name, value, neutral in (
             ("use_beam_search", params.use_beam_search, False),
             ("prompt_logprobs", params.prompt_logprobs, None),
+            ("prompt_logprob_token_ids", params.prompt_logprob_token_ids, None),
+            ("logprob_token_ids", params.logprob_token_ids, None),
+            ("return_sampling_mask", params.return_sampling_mask, 0),
             ("best_of", params.best_of or params.n, params.n),
         ):
             if value != neutral:

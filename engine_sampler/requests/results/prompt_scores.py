@@ -30,6 +30,8 @@ class PromptScores(NamedTuple):
               without `prompt_logprobs`.
     given     `GivenLogprobs` over the rows: of the tokens that `prompt_logprob_token_ids` names; None
               without them.
+
+    They are the logprobs of the model, whatever `logprobs_mode` is. A faulty row has none (NaN), and rank 0.
     """
 
     start: int
@@ -105,19 +107,20 @@ class PromptScoring:
         size = max(1, TILE_BYTES // (4 * rows.width))
         tiles = [slice(i, i + size) for i in range(0, len(rows), size)] or [slice(0)]
         return Logprobs.joined(
-            [
-                logprobs_of(LogitRows(rows.source[tile], rows.vocab_size), next_ids[tile], top_n, backend)
-                for tile in tiles
-            ]
+            [logprobs_of(_on_host(rows, tile), next_ids[tile], top_n, backend) for tile in tiles]
         )
 
     def _named_in(self, rows: LogitRows, i: int, backend: Backend) -> RowGiven | None:
         number = self.done + i
         if number >= len(self._named) or not len(self._named[number]):
             return None
-        if rows.remote is not None:
-            rows, i = LogitRows(rows.source[i : i + 1], rows.vocab_size), 0
-        return given_of(rows.row(i), np.array(self._named[number], np.int64), backend)
+        row = rows.row(i) if rows.remote is None else _on_host(rows, slice(i, i + 1)).row(0)
+        return given_of(row, np.array(self._named[number], np.int64), backend)
+
+
+def _on_host(rows: LogitRows, which: slice) -> LogitRows:
+    """A copy of some of `rows`, which lie on a device, and of no others."""
+    return LogitRows(rows.source[which], rows.vocab_size).take(slice(None))
 
 
 @functools.cache

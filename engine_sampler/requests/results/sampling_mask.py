@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import quoted
+from ...base.plain_json import VERSION, reading
 from ...contract import ParameterError
 from .packing import PackedIds, packed_ids, unpacked_ids
-
-VERSION = 1
-"""Of what `SamplingMask.to_dict` writes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +104,7 @@ class SamplingMask:
 
     def rows(self, indices: Any) -> SamplingMask:
         """The rows at `indices`, in that order: integers, or bool [rows]."""
-        which = np.arange(len(self))[np.asarray(indices)]
+        which = np.arange(len(self))[indices if isinstance(indices, np.ndarray) else list(indices)]
         listed = [self.listed(row) for row in which.tolist()]
         flags = {"is_inverted": self.is_inverted[which], "is_capped": self.is_capped[which]}
         return SamplingMask.of(listed, flags, self.logprobs[which], self.vocab_size)
@@ -129,9 +127,7 @@ class SamplingMask:
     def from_dict(cls, state: Mapping[str, Any]) -> SamplingMask:
         """The masks that `to_dict` has written, with the same bits. Raises `ParameterError` for anything
         else."""
-        try:
-            if state["version"] != VERSION:
-                raise ValueError(f"not version {VERSION}")
+        with reading(cls, state):
             rows, vocab_size = _count(state["rows"]), _count(state["vocab_size"])
             packed = PackedIds(*(_array(state[name], np.uint8) for name in PackedIds._fields))
             flags = np.unpackbits(_array(state["flags"], np.uint8))[: 2 * rows].reshape(2, rows)
@@ -139,10 +135,6 @@ class SamplingMask:
             token_ids, offsets = unpacked_ids(packed, rows, vocab_size)
             if len(logprobs) != rows:
                 raise ValueError(f"{len(logprobs)} logprobs")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ParameterError(
-                f"state={quoted(state)} is not allowed: what SamplingMask.to_dict has given ({error})"
-            ) from None
         return cls(token_ids, offsets, flags[0] > 0, flags[1] > 0, logprobs, vocab_size)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...arithmetic import GivenLogprobs, Logprobs
+from ...base.errors import ParameterError, quoted
+from ...base.plain_json import as_it_is, integers, read_fields, reading, written
 from .fields import copied, per_request, per_row
 from .sampling_mask import SamplingMask
 from .tensors import WithTensors
@@ -79,9 +81,48 @@ class StepResult(WithTensors):
         end = self.first_rows[i + 1] if i + 1 < len(self.first_rows) else len(self.token_ids)
         return [t for t in self.token_ids[self.first_rows[i] : end].tolist() if t >= 0]
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, which `from_dict` reads with the same bits: all but `token_ids_on_device`. Raises
+        `ParameterError` for ids of requests, and for events of parsers, that JSON does not have."""
+        check_plain(self.request_ids)
+        return written(self, ("token_ids_on_device",))
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> StepResult:
+        """What `to_dict` has written; events of parsers are tuples. Raises `ParameterError` for anything
+        else."""
+        with reading(cls, state):
+            return cls(**read_fields(state, _READERS))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "token_ids_on_device": None}  # which need not be there where it is read
+
     def copied(self) -> StepResult:
         """A result that can be changed without changing this one."""
         return copied(self)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "token_ids": integers,
+    "first_rows": integers,
+    **dict.fromkeys(
+        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens".split(),
+        as_it_is,
+    ),
+    "logprobs": Logprobs.from_dict,
+    "deltas": lambda deltas: [[tuple(event) for event in events] for events in deltas],
+    "sampling_mask": SamplingMask.from_dict,
+    "given_logprobs": GivenLogprobs.from_dict,
+}
+
+
+def check_plain(request_ids: Iterable[RequestId]) -> None:
+    """Raise `ParameterError` for an id that JSON does not have, or would give back as another."""
+    for request_id in request_ids:
+        if not isinstance(request_id, (int, str)):
+            raise ParameterError(
+                f"request_id={quoted(request_id)} cannot be written as JSON: an integer or a text"
+            )
 
 
 class BegunStep:

@@ -28,7 +28,7 @@ class LogprobsPlan:
     starts    the same as `Logprobs.starts`, for a step in which request i has row i.
     of_logits  bool [n], which of them need a kind that is computed from the logits themselves.
     recorded  the indices of the requests that record the raw logprob of each token.
-    detailed  the indices of the requests that want more than logprobs, see `StepDetails`.
+    detailed  the indices of the requests that want more than logprobs; `details` is what these want.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
     """
@@ -40,9 +40,9 @@ class LogprobsPlan:
         self.recorded = [i for i, r in enumerate(requests) if r.raw_logprobs is not None]
         self.kinds = self.reported.copy()
         self.kinds[self.recorded] |= _BITS["raw"]
-        self.detailed = [i for i, r in enumerate(requests) if r.details is not None]
-        self.details = [requests[i].details for i in self.detailed]
-        self.kinds[[i for i in self.detailed if requests[i].details.mask_cap]] |= _BITS["processed"]
+        details = {i: r.details for i, r in enumerate(requests) if r.details is not None}
+        self.detailed, self.details = [*details], [*details.values()]
+        self.kinds[[i for i in details if details[i].mask_cap]] |= _BITS["processed"]
         self.vocab_size = vocab_size
         self.of_logits = self.kinds & (_BITS["raw"] | _BITS["penalized"]) != 0
         self.top_n = np.array(top_n, np.int64)

@@ -24,22 +24,13 @@ class _ScoresPrompts(ABC):
     _runner: StepRunner
 
     def score_prompt(self, request_id: RequestId, logits: Any) -> PromptScores:
-        """The logprobs of a prompt, from the rows that the forward pass has for it: for clients that ask for
-        `prompt_logprobs`, or for those of certain tokens (`prompt_logprob_token_ids`).
+        """The logprobs of a prompt for a client that asks for `prompt_logprobs` or `prompt_logprob_token_ids`.
 
-            for rows in chunks:  # of the prefill, without the prompt's last row
-                scores = scheduler.score_prompt(request_id, rows)
+        logits  the next rows of the prompt, as chunks of the prefill give them, from `prompt_logprob_start`
+                on; the last row belongs to the first step.
 
-        logits  [rows, ≥ vocab], as in `step`: the next rows of the prompt. The first call begins with row
-                `prompt_logprob_start`; row r predicts token r + 1 of the prompt.
-
-        Nothing is kept: the result has these rows alone. Logprobs are those of the model, whatever
-        `logprobs_mode` is. A faulty row has no logprobs (NaN), and rank 0. One call for a prompt does for all requests of
-        `add_group`, and for forks. The rows of a request that moves to another scheduler are scored there
-        anew, if at all.
-
-        Raises `RequestError` for a request that asks for no such logprobs, ValueError for more rows than are
-        left, and TypeError for other arrays, before anything changes.
+        Nothing is kept, and siblings and forks share what is done. Raises `RequestError` for other requests,
+        ValueError for rows that are not left.
         """
         with self._step_lock:
             scoring = self._requests.find(request_id).prompt_scoring

@@ -219,6 +219,8 @@ def test_texts_continue_several_prompts_whole_or_in_parts(server: Server) -> Non
         ("best_of", {"best_of": 3}),
         ("use_beam_search", {"use_beam_search": True, "n": 2}),
         ("prompt_logprobs", {"prompt_logprobs": 1}),
+        ("logprob_token_ids", {"logprob_token_ids": [1]}),
+        ("return_sampling_mask", {"return_sampling_mask": True}),
         ("stream_options", {"stream_options": 5}),
         ("min_p", {"min_p": 7}),
     ],

@@ -53,7 +53,14 @@ def request(**attributes: Any) -> Any:
 
 
 def test_all_lists_and_arrays_of_a_result_say_what_they_hold() -> None:
-    of_the_step = {"first_rows", "logprobs", "skipped", "token_ids_on_device"}
+    of_the_step = {
+        "first_rows",
+        "skipped",
+        "token_ids_on_device",
+        "logprobs",
+        "sampling_mask",
+        "given_logprobs",
+    }
     assert {f.name for f in fields(StepResult)} == {*entries_of(StepResult), *of_the_step}
 
 

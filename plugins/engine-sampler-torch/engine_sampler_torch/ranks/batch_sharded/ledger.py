@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class LedgerEntry:
     slot    its number; slot mod ranks is the rank that owns it.
     outputs  how many output tokens it has.
     beams   the ids of the beam search that it belongs to.
-    logprobs_modes, raw_logprobs  as in `scheduler.request.Request`.
+    logprobs_modes, raw_logprobs  as in `requests.request.Request`; `details` as there for a request that
+            wants none.
     is_removed  whether nothing more is known of it.
     """
 
@@ -47,6 +48,7 @@ class LedgerEntry:
     logprobs_modes: tuple[str, ...] = ()
     raw_logprobs: list[float] | None = None
     is_removed: bool = False
+    details: ClassVar[None] = None
 
     @property
     def needs_logprobs(self) -> bool:

@@ -22,7 +22,7 @@ from engine_sampler import (
     StepResult,
     Tokenizer,
 )
-from engine_sampler.contract import Backend, Param
+from engine_sampler.contract import Backend, Param, ParameterError
 from engine_sampler.for_backends import (
     Newcomers,
     RequestId,
@@ -43,6 +43,8 @@ from .row_move import RowRoom
 from .soundness import Soundness
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
+_NOT_OFFERED = ("return_sampling_mask", "logprob_token_ids")
+"""Parameters that ask for what ranks do not exchange."""
 
 
 class BatchShardedScheduler:
@@ -89,7 +91,8 @@ class BatchShardedScheduler:
 
     Not offered: `process`, `last_result`, `strict`; `grammar_compiler` with all that waits (`on_ready`,
     `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`; `name`;
-    `export` and `add_exported`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
+    `export` and `add_exported`; `score_prompt`; the parameters `return_sampling_mask` and
+    `logprob_token_ids`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
     other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of `local`.
 
     **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and 24 +
@@ -190,7 +193,7 @@ class BatchShardedScheduler:
         position: int | None = None,
     ) -> RequestId:
         """`Scheduler.add`. Raises `ParameterError` and `RequestError` on all ranks alike."""
-        check_single(params, checked_count(self.local, params, grammar))
+        check_single(params, self._count(params, grammar))
         position = _POSITION.check(position)
         ids = self._ledger.free_ids(None if request_id is None else [request_id], 1)
         tokens = prompt_token_ids, output_token_ids
@@ -220,7 +223,7 @@ class BatchShardedScheduler:
         stopping_criteria: Sequence[Callable[..., Any]] = (),
     ) -> list[RequestId]:
         """`Scheduler.add_group`: siblings and beam searches, all with one owner. Raises as `add`."""
-        ids = self._ledger.free_ids(request_ids, checked_count(self.local, params, grammar))
+        ids = self._ledger.free_ids(request_ids, self._count(params, grammar))
         tokens = prompt_token_ids, ()
         newcomers = Newcomers.of(self.local, ids, params, tokens, stopping_criteria, is_group=True)
         beams = Beams(ids) if params["use_beam_search"] else None
@@ -397,6 +400,14 @@ class BatchShardedScheduler:
         return self._steps.begin(logits, request_ids, draft_token_ids)
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _count(self, params: SamplingParams, grammar: Any) -> int:
+        """How many requests `params` describe. Raises `ParameterError`."""
+        count = checked_count(self.local, params, grammar)
+        for name in _NOT_OFFERED:
+            if name in params.given:
+                raise ParameterError(f"{name}={quoted(params[name])} is not allowed among ranks")
+        return count
 
     def _owns(self, entry: LedgerEntry) -> bool:
         return self._ledger.owner(entry) == self.rank

@@ -9,9 +9,9 @@ import pytest
 
 from engine_sampler import Logprobs, RequestLimits, SamplingParams
 
-from ..engines import EOS, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
-from ..reference import order, softmax
-from ..stateful.workload import BACKENDS
+from ...engines import EOS, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
+from ...reference import order, softmax
+from ...stateful.workload import BACKENDS
 
 ROW = model_row([1, 2])
 
