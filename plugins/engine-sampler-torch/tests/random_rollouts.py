@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from engine_sampler_torch import ReplayRecord
+from engine_sampler_torch.replaying.pieces import only_removes
+from engine_sampler_torch.steps import step_of
 
 from engine_sampler import RequestLimits, SamplingMask, SamplingParams, Scheduler
-from tests.random_chains import Random, random_history, random_logits, random_settings, tokenizer
+from tests.random_chains import BUILT_IN, Random, random_history, random_logits, random_settings, tokenizer
 
-HOST_ONLY = ("logits_processors",)
+REFUSED = [name for name, s in BUILT_IN.items() if step_of(s) is None and not only_removes(s)]
 """Samplers that change logits in Python, which cannot be replayed."""
 
 
@@ -80,4 +82,4 @@ def normal_logits(random: Random, n: int, vocab_size: int) -> np.ndarray:
 
 def random_params(random: Random, vocab_size: int, **changes: Any) -> SamplingParams:
     """Parameters of up to eight samplers, in some order."""
-    return SamplingParams(**random_settings(random, vocab_size, without=HOST_ONLY) | changes)
+    return SamplingParams(**random_settings(random, vocab_size, without=REFUSED) | changes)

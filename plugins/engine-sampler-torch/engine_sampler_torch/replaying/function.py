@@ -15,7 +15,7 @@ from engine_sampler.contract import Group
 from engine_sampler.for_backends import quoted
 
 from ..arithmetic import shortcoming
-from .pieces import Piece, pieces_of
+from .pieces import ReplayPiece, pieces_of
 from .record import ReplayRecord, Rollouts
 from .walk import walk
 
@@ -29,6 +29,7 @@ def replay(
     record: ReplayRecord | Sequence[ReplayRecord],
     *,
     tokenizer: Tokenizer | None = None,
+    unknown: str = "error",
     chunk_size: int = CHUNK_SIZE,
 ) -> Tensor:
     """The logprobs of a rollout's tokens under `logits`, float32 [rows], with gradients.
@@ -37,6 +38,8 @@ def replay(
                 the outputs of all records, one after the other.
     record      a `ReplayRecord`, or a list of them, each with parameters of its own.
     tokenizer   that of the rollout, for parameters that depend on texts, such as DRY's sequence breakers.
+    unknown     "error", or "nan": rows of which it is not known what survived give NaN, and have no gradient.
+                These are capped rows, and those of tokens that were not drawn, such as a tool's answer.
     chunk_size  how many logits are worked on at once, a row at least; they need 40 to 100 bytes each.
 
     With l' the logits after the biases, penalties, smoothing and temperature of the row's parameters and
@@ -50,7 +53,9 @@ def replay(
     Raises ValueError or `ParameterError`, which names the record, for shapes, ids and masks that do not fit,
     and for parameters that cannot be replayed: samplers that change logits in Python.
     """
-    rollouts = Rollouts([record] if isinstance(record, ReplayRecord) else list(record))
+    if unknown not in ("error", "nan"):
+        raise ValueError(f"unknown={quoted(unknown)} is not allowed: 'error' or 'nan'")
+    rollouts = Rollouts([record] if isinstance(record, ReplayRecord) else list(record), unknown)
     if not isinstance(logits, Tensor) or logits.dtype not in _DTYPES:
         raise ValueError(f"logits={quoted(logits)} are not allowed: a float32, float16 or bfloat16 tensor")
     rows, vocab_size = len(rollouts), rollouts.vocab_size
@@ -62,7 +67,7 @@ def replay(
         raise ValueError(f"logits on {logits.device} are not allowed: {reason}")
     if type(chunk_size) is not int or chunk_size < 1:
         raise ValueError(f"chunk_size={quoted(chunk_size)} is not allowed: an integer of at least 1")
-    pieces: list[Piece] = []
+    pieces: list[ReplayPiece] = []
 
     def visit(group: Group, numbers: np.ndarray) -> None:
         pieces.extend(pieces_of(rollouts, group, numbers, logits.device, chunk_size))
@@ -77,10 +82,10 @@ class _Replay(torch.autograd.Function):
     only the logits are kept."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, pieces: Sequence[Piece]) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, pieces: Sequence[ReplayPiece]) -> Tensor:
         ctx.pieces = pieces
         ctx.save_for_backward(logits)
-        out = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
+        out = torch.full((len(logits),), float("nan"), dtype=torch.float32, device=logits.device)
         for piece in pieces:
             piece.write_to(out, piece.logprobs(logits))
         return out

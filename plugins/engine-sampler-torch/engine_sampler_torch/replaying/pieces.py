@@ -1,4 +1,4 @@
-"""`Piece`: rows of one group that are replayed together, on what survived of them in the rollout.
+"""`ReplayPiece`: rows of one group that are replayed together, on what survived of them in the rollout.
 
 A sampler computes the same on any ascending subset of ids that contains all that remain. So the rows of a
 piece are blocks of their survivors alone, which only the samplers that change logits go through. What those
@@ -24,8 +24,19 @@ from ..arithmetic import NEGATIVE_INFINITY, distances, log_mass, weights
 from ..steps import Block, DeviceStep, FigureStep, Given, step_of
 from .record import Rollouts
 
-_MASKS = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "no_repeat_ngram", "infill"}
-"""The built-in samplers beside the truncations that remove tokens, and leave the logits of all others."""
+_MASKS = {
+    "allowed_token_ids",
+    "bad_words",
+    "ignore_eos",
+    "infill",
+    "min_tokens",
+    "no_repeat_ngram",
+    "no_repeat_ngram_window",
+    "repetition_ngram",
+    "suppress_tokens",
+}
+"""The built-in samplers beside the truncations that remove tokens, and leave the logits of all others. (The
+one token that `infill` may put back is alone, and its logprob is 0.)"""
 
 _LIMIT = float(LOGIT_LIMIT)
 _TILE = 1 << 16
@@ -33,7 +44,7 @@ _TILE = 1 << 16
 
 
 @dataclass
-class Part:
+class ReplayPart:
     """A sampler of the chain with its inputs.
 
     step     None for one without a torch form, which only removes tokens.
@@ -51,10 +62,10 @@ class Part:
     witness: bool
 
 
-def parts_of(chain: Chain, rows: Rows) -> list[Part]:
+def parts_of(chain: Chain, rows: Rows) -> list[ReplayPart]:
     """The samplers of the chain of these rows. Raises ValueError for one whose change of the logits is not
     known here."""
-    parts: list[Part] = []
+    parts: list[ReplayPart] = []
     removed_after = on_rows_after = False
     for sampler in reversed(chain.samplers):
         step, changes = step_of(sampler), not only_removes(sampler)
@@ -64,7 +75,7 @@ def parts_of(chain: Chain, rows: Rows) -> list[Part]:
         on_rows = step is not None and changes and removed_after and step.reads_rows(fixed)
         if on_rows and not isinstance(step, FigureStep):
             raise ValueError(f"{sampler.name} cannot be replayed before samplers that remove tokens")
-        parts.append(Part(sampler, step, fixed, changes, on_rows, on_rows_after))
+        parts.append(ReplayPart(sampler, step, fixed, changes, on_rows, on_rows_after))
         removed_after |= not changes or not default_registry().is_built_in(sampler)
         on_rows_after |= on_rows
     return parts[::-1]
@@ -77,7 +88,7 @@ def only_removes(sampler: Sampler) -> bool:
     return isinstance(sampler, Truncation)
 
 
-class Piece:
+class ReplayPiece:
     """Some rows with equal chains, one kind of masks, and what the steps take.
 
     numbers  int64 [n], their rows in the logits.
@@ -125,13 +136,13 @@ class Piece:
             torch.mul(w, scale, out=inner[:, columns_of_tile])
         inner.scatter_add_(1, columns, torch.ones_like(columns, dtype=torch.float32))
         inner *= outer[self._numbers][:, None]
-        (found,) = torch.autograd.grad(values, leaf, inner)
-        found = found.to(out.dtype)
+        (gradient,) = torch.autograd.grad(values, leaf, inner)
+        gradient = gradient.to(out.dtype)
         if self._reads_whole:
-            out[:, : self._size].index_copy_(0, self._numbers, found)
+            out[:, : self._size].index_copy_(0, self._numbers, gradient)
         else:  # padding has no gradient
-            at = self._numbers[:, None].expand_as(found), self._ids.clamp(max=self._size - 1)
-            out.index_put_(at, found, accumulate=True)
+            at = self._numbers[:, None].expand_as(gradient), self._ids.clamp(max=self._size - 1)
+            out.index_put_(at, gradient, accumulate=True)
 
     def write_to(self, out: Tensor, logprobs: Tensor) -> None:
         """Put float32 [n] to the rows of `out` [rows]."""
@@ -178,14 +189,14 @@ class Piece:
             if self._has_witness
             else block
         )
-        for part, given in zip(self._parts, self._given, strict=True):
+        for part, tensors in zip(self._parts, self._tensors, strict=True):
             step, fixed = part.step, part.fixed
             if part.on_rows and isinstance(step, FigureStep):
-                step.apply_with(step.figure(whole, given, fixed), block, given, fixed)
+                step.apply_with(step.figure(whole, tensors, fixed), block, tensors, fixed)
             elif step is not None and part.changes:
-                step.apply(block, given, fixed)
+                step.apply(block, tensors, fixed)
             if part.witness and step is not None:
-                step.apply(whole, given, fixed)
+                step.apply(whole, tensors, fixed)
         return block.values, columns
 
     def _removed(self, values: Tensor) -> Tensor:
@@ -224,7 +235,7 @@ def _weights(values: Tensor, peak: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 def pieces_of(
     rollouts: Rollouts, group: Group, numbers: np.ndarray, device: torch.device, chunk_size: int
-) -> Iterator[Piece]:
+) -> Iterator[ReplayPiece]:
     """The rows `numbers` of a group, in pieces of up to `chunk_size` logits, or of a single row."""
     for sampler in group.plan.samplers:
         if not only_removes(sampler):
@@ -232,11 +243,11 @@ def pieces_of(
     is_wide, counts = rollouts.mask.is_inverted[numbers], rollouts.counts[numbers]
     reads_whole = any(part.on_rows for part in parts_of(group.plan, group.rows))
     for wide in (False, True):
-        some = np.flatnonzero(is_wide == wide)
+        some = np.flatnonzero(rollouts.is_known[numbers] & (is_wide == wide))
         some = some[np.argsort(counts[some], kind="stable")]
         widths = np.full(len(some), rollouts.vocab_size) if wide or reads_whole else counts[some]
         for part in _parts(widths, chunk_size):
-            yield Piece(rollouts, group, some[part], numbers[some[part]], device)
+            yield ReplayPiece(rollouts, group, some[part], numbers[some[part]], device)
 
 
 def _parts(widths: np.ndarray, most: int) -> Iterator[slice]:

@@ -43,12 +43,13 @@ class Rollouts:
     outputs  int64 [rows], the drawn tokens.
     prompts  int64 [prompt length] for each record.
     begins   int64 [records + 1], where the rows of each record begin.
-    mask     the masks of all rows.
+    mask     the masks of all rows; `counts` int64 [rows], how many ids each lists.
+    is_known  bool [rows], whether it is known what survived: all rows, unless `unknown` is "nan".
 
     Raises ValueError, which names the record, for what does not belong together.
     """
 
-    def __init__(self, records: Sequence[ReplayRecord]) -> None:
+    def __init__(self, records: Sequence[ReplayRecord], unknown: str) -> None:
         if not records:
             raise ValueError("record=[] is not allowed: a ReplayRecord, or a list of one or more")
         for number, record in enumerate(records):
@@ -71,7 +72,7 @@ class Rollouts:
         self.begins = np.cumsum([0, *map(len, outputs)])
         self.outputs = np.concatenate(outputs)
         self.counts = np.diff(self.mask.offsets)
-        self._check_masks()
+        self._check_masks(unknown)
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -86,18 +87,18 @@ class Rollouts:
         return np.searchsorted(self.begins, rows, side="right") - 1
 
     def _ids(self, number: int, name: str, ids: Any) -> np.ndarray:
-        found = np.asarray(ids)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        array = np.asarray(ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
             raise ValueError(f"record[{number}].{name}={quoted(ids)} is not allowed: a list of token ids")
-        wrong = np.flatnonzero((found < 0) | (found >= self.vocab_size))
+        wrong = np.flatnonzero((array < 0) | (array >= self.vocab_size))
         if len(wrong):
             raise ValueError(
-                f"record[{number}].{name} has the id {found[wrong[0]]}; "
+                f"record[{number}].{name} has the id {array[wrong[0]]}; "
                 f"allowed are 0 to {self.vocab_size - 1}, as in its sampling_mask"
             )
-        return found.astype(np.int64)
+        return array.astype(np.int64)
 
-    def _check_masks(self) -> None:
+    def _check_masks(self, unknown: str) -> None:
         mask, counts = self.mask, self.counts
         ids = mask.token_ids
         if (counts < 0).any() or mask.offsets[0] != 0 or mask.offsets[-1] != len(ids):
@@ -110,20 +111,18 @@ class Rollouts:
             raise ValueError(
                 f"{self.of(row_of[entry])}, has the id {ids[entry]}: ids ascend in the vocabulary"
             )
-        if mask.is_capped.any():
-            row = int(np.argmax(mask.is_capped))
+        self.is_known = ~mask.is_capped & (mask.is_inverted | (counts > 0))
+        if unknown == "error" and not self.is_known.all():
+            row = int(np.argmin(self.is_known))
+            why = "is capped" if mask.is_capped[row] else "is not of a draw"
             raise ValueError(
-                f"{self.of(row)}, is capped: its survivors are not known; record with return_sampling_mask=-1"
+                f"{self.of(row)}, {why}: what survived is not known; record with return_sampling_mask=-1, "
+                'or give unknown="nan"'
             )
         wanted = np.arange(len(self)) * (_MOST_ID + 1) + self.outputs
         found = np.searchsorted(keys, wanted)
         is_listed = np.append(keys, -1)[found] == wanted
-        lost = is_listed == mask.is_inverted
+        lost = self.is_known & (is_listed == mask.is_inverted)
         if lost.any():
             row = int(np.argmax(lost))
-            why = (
-                "has no survivors"
-                if not counts[row]
-                else f"does not keep the drawn token {self.outputs[row]}"
-            )
-            raise ValueError(f"{self.of(row)}, {why}")
+            raise ValueError(f"{self.of(row)}, does not keep the drawn token {self.outputs[row]}")

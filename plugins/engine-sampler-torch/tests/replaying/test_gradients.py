@@ -49,15 +49,15 @@ def test_gradients_are_those_of_the_formula(settings: Mapping[str, Any]) -> None
     rollout = Rollout(random, [SamplingParams(**settings)] * 3, SIZE, 8, draw_logits=normal_logits)
     logits = rollout.logits + 0.1 * torch.from_numpy(random.normal(size=rollout.logits.shape)).float()
     outer = torch.from_numpy(random.normal(size=len(logits)))
-    found, right = logits.clone().requires_grad_(), logits.double().requires_grad_()
-    values = replay(found, rollout.records, tokenizer=tokenizer(SIZE))
+    trained, right = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    values = replay(trained, rollout.records, tokenizer=tokenizer(SIZE))
     expected = reference(right, rollout.records, settings)
     values.backward(outer.float())
     expected.backward(outer)
-    assert found.grad is not None
+    assert trained.grad is not None
     assert right.grad is not None
     torch.testing.assert_close(values.double(), expected.detach(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.grad.double(), right.grad, rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(trained.grad.double(), right.grad, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -87,7 +87,7 @@ def test_what_did_not_survive_has_no_gradient() -> None:
 
 def reference(logits: Tensor, records: list[ReplayRecord], settings: Mapping[str, Any]) -> Tensor:
     """ln of the shares of the drawn tokens, float64 [rows], of float64 `logits`."""
-    found, row = [], 0
+    logprobs, row = [], 0
     for record in records:
         prompt, output = list(record.prompt_token_ids), list(record.output_token_ids)
         for i, token in enumerate(output):
@@ -98,9 +98,9 @@ def reference(logits: Tensor, records: list[ReplayRecord], settings: Mapping[str
             alive = torch.arange(SIZE) > 0 if "order" in settings else survives  # token 0 is EOS, and ignored
             values = _penalized(logits[row], prompt, output[:i], settings)
             values = _bent(values, alive, settings) * _inverse_temperature(values, alive, settings)
-            found.append(values.masked_fill(~survives, -math.inf).log_softmax(0)[token])
+            logprobs.append(values.masked_fill(~survives, -math.inf).log_softmax(0)[token])
             row += 1
-    return torch.stack(found)
+    return torch.stack(logprobs)
 
 
 def _penalized(values: Tensor, prompt: list[int], output: list[int], settings: Mapping[str, Any]) -> Tensor:

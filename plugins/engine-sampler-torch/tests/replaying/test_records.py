@@ -48,11 +48,11 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
     ),
     "a row without a draw": (
         {"sampling_mask": masked([[], [2], []], [False, True, True])},
-        r"record\[0\].sampling_mask, row 0, has no survivors",
+        r"record\[0\].sampling_mask, row 0, is not of a draw: what survived is not known",
     ),
     "a capped row": (
         {"sampling_mask": masked([[], [2], []], [False, True, True], [True, False, False])},
-        r"row 0, is capped: its survivors are not known; record with return_sampling_mask=-1",
+        r"row 0, is capped: what survived is not known; record with return_sampling_mask=-1, or",
     ),
     "ids that do not ascend": (
         {"sampling_mask": masked([[4, 4], [2], []], [False, True, True])},
@@ -65,6 +65,16 @@ WRONG: Mapping[str, tuple[dict[str, Any], str]] = {
 def test_a_record_that_does_not_fit_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replay(LOGITS, replace(RECORD, **changes))
+
+
+def test_rows_of_which_nothing_is_known_may_be_left_out() -> None:
+    mask = masked([[], [2], []], [False, True, False], [True, False, False])
+    logits = LOGITS.clone().requires_grad_()
+    found = replay(logits, replace(RECORD, sampling_mask=mask), unknown="nan")
+    assert found.isnan().tolist() == [True, False, True]
+    found[1].backward()
+    assert logits.grad is not None
+    assert logits.grad.any(1).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +97,8 @@ def test_other_arguments_that_do_not_fit_are_refused() -> None:
         replay(LOGITS, [])
     with pytest.raises(ValueError, match=r"record\[1\]=3 is not allowed: a ReplayRecord"):
         replay(LOGITS, [RECORD, 3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="unknown='skip' is not allowed: 'error' or 'nan'"):
+        replay(LOGITS, RECORD, unknown="skip")
     with pytest.raises(ValueError, match="chunk_size=0 is not allowed: an integer of at least 1"):
         replay(LOGITS, RECORD, chunk_size=0)
 

@@ -107,26 +107,26 @@ def test_with_other_logits_the_drawn_tokens_stay_finite() -> None:
             continue
         noise = torch.from_numpy(random.normal(0, 3, rollout.logits.shape)).float()
         logits = (rollout.logits + noise).requires_grad_()
-        found = replay(logits, rollout.records, tokenizer=tokenizer(SIZE))
-        found.sum().backward()
-        assert found.isfinite().all()
-        assert (found <= 0).all()
+        logprobs = replay(logits, rollout.records, tokenizer=tokenizer(SIZE))
+        logprobs.sum().backward()
+        assert logprobs.isfinite().all()
+        assert (logprobs <= 0).all()
         assert logits.grad is not None
         assert logits.grad.isfinite().all()
 
 
 def test_steps_with_drafts_are_replayed_token_by_token() -> None:
     random, params = np.random.default_rng(12), SamplingParams(**PENALTIES, top_k=9, seed=4, max_tokens=9)
-    given = normal_logits(random, 9, SIZE)
+    logits = normal_logits(random, 9, SIZE)
     plain = Scheduler(SIZE, limits=RequestLimits.none())
     plain.add(params, [1, 2], request_id="a")
-    tokens = [int(plain.step(given[i : i + 1]).token_ids[0]) for i in range(9)]
+    tokens = [int(plain.step(logits[i : i + 1]).token_ids[0]) for i in range(9)]
     scheduler = Scheduler(SIZE, limits=RequestLimits.none())
     scheduler.add(params.replace(return_sampling_mask=-1), [1, 2], request_id="a")
-    result = scheduler.step(given, ["a"], [tokens[:-1]])
+    result = scheduler.step(logits, ["a"], [tokens[:-1]])
     assert result.sampling_mask is not None
     assert result.tokens(0) == tokens
     record = ReplayRecord(params, [1, 2], tokens, result.sampling_mask)
     np.testing.assert_array_equal(
-        replay(torch.from_numpy(given), record).numpy(), result.sampling_mask.logprobs
+        replay(torch.from_numpy(logits), record).numpy(), result.sampling_mask.logprobs
     )
