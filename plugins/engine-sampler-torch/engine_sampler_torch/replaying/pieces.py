@@ -189,7 +189,7 @@ class ReplayPiece:
             if self._has_witness
             else block
         )
-        for part, tensors in zip(self._parts, self._tensors, strict=True):
+        for part, tensors in zip(self._parts, self._given, strict=True):
             step, fixed = part.step, part.fixed
             if part.on_rows and isinstance(step, FigureStep):
                 step.apply_with(step.figure(whole, tensors, fixed), block, tensors, fixed)
