@@ -20,7 +20,7 @@ from .base.cached import lazy_names
 from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
-from .registry import default_registry, objects_in, structured_in
+from .registry import GRAMMAR_OPTIONS, default_registry, objects_in, structured_in
 from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
@@ -64,6 +64,7 @@ __all__ = [
     "ADAPTIVE_PEAK",
     "ADAPTIVE_SHARPNESS",
     "ADAPTIVE_WIDTH",
+    "GRAMMAR_OPTIONS",
     "INTERRUPTIONS",
     "MAX_TEMPERATURE",
     "MIROSTAT_HEAD",

@@ -71,7 +71,10 @@ class DraftedSlots:
         self.seeds = slots.seeds[numbers]
         self.epochs = np.zeros(len(numbers), np.uint64)  # nobody may remember what is derived from drafts
         pairs = zip(numbers.tolist(), leads.tolist(), strict=True)
-        self.entries: list[Any] = [DraftedEntry(slots, number, lead) for number, lead in pairs]
+        self.entries: list[Any] = []
+        for number, lead in pairs:
+            before = self.entries[-1] if self.entries else None
+            self.entries.append(DraftedEntry(slots, number, lead, before))
         self._slots, self._numbers, self._leads = slots, numbers, leads
 
     def begin(self) -> None:
@@ -111,13 +114,18 @@ class DraftedSlots:
 
 
 class DraftedEntry:
-    """A request whose history goes on with `lead` tokens of a draft."""
+    """A request whose history goes on with `lead` tokens of a draft.
 
-    __slots__ = ("_lead", "_pool", "_slot", "_state", "_states", "chain", "resolved", "row_states")
+    before  the entry in front of it: its states are of use if it is the same request, one token earlier.
+    """
 
-    def __init__(self, slots: Slots, slot: int, lead: int) -> None:
+    __slots__ = ("_before", "_lead", "_pool", "_slot", "_state", "_states", "chain", "resolved", "row_states")
+
+    def __init__(self, slots: Slots, slot: int, lead: int, before: DraftedEntry | None) -> None:
         self._pool: TokenPool = slots.pool
         self._slot, self._lead = slot, lead
+        is_next = before is not None and (before._slot, before._lead + 1) == (slot, lead)
+        self._before = before if is_next else None
         self._state: RequestState = slots.entries[slot]
         self.chain, self.resolved = self._state.chain, self._state.resolved
         self.row_states: dict[str, int] = {}
@@ -148,6 +156,7 @@ class DraftedEntry:
         if not self._lead:
             return self._state.state(name)
         if name not in self._states:
-            draft: Sequence[int] = self.token_ids[-self._lead :].tolist()
-            self._states[name] = self._state.state_after(name, draft)
+            known = None if self._before is None else self._before._states.get(name)
+            draft: Sequence[int] = self.token_ids[-self._lead if known is None else -1 :].tolist()
+            self._states[name] = self._state.state_after(name, draft, known)
         return self._states[name]

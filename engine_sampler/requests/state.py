@@ -98,9 +98,10 @@ class RequestState:
             self._catch_up(name, seen)
         return self._states.get(name)
 
-    def state_after(self, name: str, token_ids: Sequence[int]) -> Any:
-        """A copy of one sampler's state that has followed more tokens; raises what the sampler raises."""
-        state, part = self.state(name), self._parts[name]
+    def state_after(self, name: str, token_ids: Sequence[int], before: Any = None) -> Any:
+        """A copy of one sampler's state, or of its state `before`, that has followed more tokens; raises what
+        the sampler raises."""
+        state, part = self.state(name) if before is None else before, self._parts[name]
         if state is None:
             return None
         after = call_plugin(name, part.fork, state)

@@ -22,7 +22,7 @@ from .integer_weights import (
     weight_of_share,
     weights,
 )
-from .logprobs import columns_of, descending, first_columns, log_total, row_logprobs, sort_keys
+from .logprobs import columns_of, descending, first_columns, log_mass, log_total, row_logprobs, sort_keys
 from .philox import scale_draw
 from .probe import shortcoming
 from .scalars import constant, exp2_64, log2_64, power, square_root, sum_in_order
@@ -39,6 +39,7 @@ __all__ = [
     "information",
     "log2_64",
     "log2_mass",
+    "log_mass",
     "log_total",
     "mass_reaching",
     "mass_within",

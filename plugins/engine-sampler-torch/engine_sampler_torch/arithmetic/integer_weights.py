@@ -23,9 +23,10 @@ def settled(values: Tensor) -> Tensor:
     return values.clamp(-_FLT_MAX, _FLT_MAX)
 
 
-def distances(values: Tensor) -> Tensor:
-    """y = (l − max)·log2 e in float32, in bits below each row's maximum, for float32 `values` [n, m]."""
-    return (values - values.amax(1, keepdim=True)).mul_(_LOG2_E)
+def distances(values: Tensor, peak: Tensor | None = None) -> Tensor:
+    """y = (l − max)·log2 e in float32, in bits below each row's maximum, for float32 `values` [n, m]; `peak`
+    [n, 1] is the maximum of rows of which these are some columns."""
+    return (values - (values.amax(1, keepdim=True) if peak is None else peak)).mul_(_LOG2_E)
 
 
 def weights(y: Tensor) -> Tensor:

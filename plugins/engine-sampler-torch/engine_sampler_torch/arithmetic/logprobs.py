@@ -46,9 +46,14 @@ def columns_of(token_ids: Tensor, ids: Tensor | None, width: int) -> tuple[Tenso
 def log_total(values: Tensor) -> Tensor:
     """ln Σ exp(l) of each row of float32 `values` [n, m], float64 [n]: max + (log2_64(S) − 30)·ln 2. NaN for
     a row that contains NaN or +inf, or only −inf."""
-    peak = values.amax(1).to(torch.float64)
-    level = log2_mass(weights(distances(values)).sum(1))
-    return (peak + level * LN_2).masked_fill_(~peak.isfinite(), float("nan"))
+    return log_mass(values.amax(1), weights(distances(values)).sum(1))
+
+
+def log_mass(peak: Tensor, total: Tensor) -> Tensor:
+    """`log_total` of rows whose greatest logits `peak`, float32 [n], and sums of weights, int64 [n], are
+    known."""
+    level = log2_mass(total) * LN_2
+    return (peak.to(torch.float64) + level).masked_fill_(~peak.isfinite(), float("nan"))
 
 
 def row_logprobs(

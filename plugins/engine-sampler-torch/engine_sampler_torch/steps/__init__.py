@@ -5,7 +5,7 @@
 the tokens merged before. `logits_processors` calls functions with arrays of the host.
 """
 
-from .base import Block, DeviceSelector, DeviceStep, Given
+from .base import Block, DeviceSelector, DeviceStep, FigureStep, Given
 from .discovery import selector_of, step_of
 
-__all__ = ["Block", "DeviceSelector", "DeviceStep", "Given", "selector_of", "step_of"]
+__all__ = ["Block", "DeviceSelector", "DeviceStep", "FigureStep", "Given", "selector_of", "step_of"]

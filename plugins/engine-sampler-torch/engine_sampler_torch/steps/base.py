@@ -128,8 +128,8 @@ class Block:
     # --- changes -----------------------------------------------------------------------------------------
 
     def replace(self, values: Tensor) -> None:
-        """Go on with new logits, float32 [n, m], which the block may write to."""
-        self.values, self.owned = values, True
+        """Go on with new logits, float32 [n, m], which the block may write to, unless they have gradients."""
+        self.values, self.owned = values, not values.requires_grad
         self._known.clear()
 
     def keep(self, mask: Tensor) -> None:
@@ -187,8 +187,10 @@ class Block:
         # A scatter has no mask: absent entries repeat the first that is present, or write what is there.
         values = torch.where(present, values, self.values.gather(1, columns))
         first = present.to(torch.uint8).argmax(1, keepdim=True)
+        if values.requires_grad:  # a gradient belongs to one of the entries that are written to one place
+            present = present.scatter(1, first, True)
         columns = torch.where(present, columns, columns.gather(1, first))
-        values = torch.where(present, values, values.gather(1, first))
+        values = torch.where(present, values, values.gather(1, first).detach())
         self.replace(self._writable().scatter_(1, columns, values))
 
     def check(self, step: int) -> None:
@@ -270,9 +272,28 @@ class DeviceStep:
         """What decides the shapes and the path of `apply`, beside the shapes of its inputs: a host value."""
         return None
 
+    def reads_rows(self, fixed: Any) -> bool:
+        """Whether what `apply` makes of a logit depends on others of its row."""
+        return not self.sparse_ids
+
     def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         """Change `block`. Every row has at least one finite column."""
         raise NotImplementedError
+
+
+class FigureStep(DeviceStep):
+    """A step that changes each logit by itself, given a figure of its row."""
+
+    def figure(self, block: Block, tensors: Given, fixed: Any) -> Tensor:
+        """The figure of each row, [n]. What gradients it has are those of a replay."""
+        raise NotImplementedError
+
+    def apply_with(self, figure: Tensor, block: Block, tensors: Given, fixed: Any) -> None:
+        """`apply` to a block of any of the rows' columns."""
+        raise NotImplementedError
+
+    def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
+        self.apply_with(self.figure(block, tensors, fixed), block, tensors, fixed)
 
 
 class DeviceSelector:

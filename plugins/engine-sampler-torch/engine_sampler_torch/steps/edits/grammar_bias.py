@@ -21,6 +21,9 @@ class GrammarBiasStep(DeviceStep):
         biases = rows.derived("float32(grammar_bias)", lambda group: group["grammar_bias"].astype(np.float32))
         return {"favoured": bitmask_of(favoured_ids(rows), rows.vocabulary.size), "biases": biases}
 
+    def reads_rows(self, fixed: None) -> bool:
+        return False
+
     def apply(self, block: Block, tensors: Given, fixed: None) -> None:
         favoured = block.allowed_by(tensors["favoured"]) & (block.values > NEGATIVE_INFINITY)
         lifted = settled(block.values + tensors["biases"][:, None])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engine_sampler.contract import Rows
 from engine_sampler.for_backends import smoothing_cube, smoothing_square
 
 from ...arithmetic import NEGATIVE_INFINITY, settled
-from ..base import Block, DeviceStep, Given
+from ..base import Block, FigureStep, Given
 
 
-class SmoothingStep(DeviceStep):
+class SmoothingStep(FigureStep):
     name = "smoothing"
     may_fail = False
     parameters_only = True
@@ -23,13 +24,14 @@ class SmoothingStep(DeviceStep):
             "cube": rows.derived("smoothing's cube", smoothing_cube),
         }
 
-    def apply(self, block: Block, tensors: Given, fixed: None) -> None:
+    def figure(self, block: Block, tensors: Given, fixed: None) -> Tensor:
+        """The best logit, float64."""
+        return block.values.amax(1).to(torch.float64)
+
+    def apply_with(self, figure: Tensor, block: Block, tensors: Given, fixed: None) -> None:
         removed = block.values == NEGATIVE_INFINITY
-        peak = block.values.amax(1, keepdim=True).to(torch.float64)
-        d = block.values.to(torch.float64).sub_(peak)
+        peak = figure[:, None]
+        d = block.values.masked_fill(removed, 0.0).to(torch.float64) - peak
         square = d * d
-        cube = d.mul_(square)
-        square *= tensors["square"][:, None]
-        cube *= tensors["cube"][:, None]
-        bent = settled(peak - square + cube).to(torch.float32)
-        block.replace(bent.masked_fill_(removed, NEGATIVE_INFINITY))
+        bent = (peak - square * tensors["square"][:, None]).add_(square * d * tensors["cube"][:, None])
+        block.replace(settled(bent).to(torch.float32).masked_fill_(removed, NEGATIVE_INFINITY))
