@@ -26,14 +26,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "negative_prompt": ("",),
     },
     "contrastive search reads hidden states, which are the engine's": {"penalty_alpha": (0,)},
-    "no sampler for it is installed": {
-        "skew": (0,),
-        "encoder_repetition_penalty": (1,),
-        "p_less_exponent": (2,),
-        "top_p_min": (0,),
-        "top_p_decay": (1,),
-        "top_p_reset_ids": (-1, []),
-    },
+    "no sampler for it is installed": {"p_less_exponent": (2,)},
     "use_beam_search and beam_width ask for a beam search": {"num_beams": (1,), "beam_width_array": ([],)},
     "beams of a search do not compete for diversity": {"beam_search_diversity_rate": (0,)},
     "temperature=0 is greedy": {"do_sample": (True,)},
@@ -46,17 +39,15 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "mirostat is its name here": {"mirostat_mode": (0,)},
     "repetition_penalty_slope is its name here": {"rep_pen_slope": (1, 0)},
     "logit_bias of -inf removes tokens": {"custom_token_bans": ("", []), "embedding_bias": ([],)},
-    "bad_words are its name here": {"banned_strings": ("", []), "banned_regex": ([],)},
     "(?i:…) in a pattern ignores case": {"banned_regex_case_insensitive": ([],)},
     "bans go back by rules of their own": {
         "banned_n": (1,),
         "rewind_count_max": (-1,),
         "banbuffer_size": (0,),
     },
-    "no criterion for it is installed": {"loop_detect_window": (0,)},
-    "prompts are read by the engine": {"token_healing": (False,), "auto_max_new_tokens": (False,)},
+    "prompts are read by the engine": {"auto_max_new_tokens": (False,)},
     "penalties count the whole prompt or, by penalty_scope, none of it": {"prompt_ignore_length": (0,)},
-    "penalties do not fade": {"repetition_decay": (0,)},
+    "penalty_decay_range is its name here": {"repetition_decay": (0,)},
     "EOS tokens are the tokenizer's; stop_token_ids end a text, too": {"end_id": (-1,)},
     "code of clients is not run": {
         "custom_logit_processor": ("",),
@@ -85,13 +76,9 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "frmtrmspch": (False,),
     },
     "no plugin for watermarks is installed": {"watermark": (False, {}), "watermarking": (False,)},
-    "a sampler has no rows of the prompt": {"prompt_logprob_start": (0,), "logprob_start_len": (-1,)},
-    "listed tokens are scored by RowSampler.step": {
-        "logprob_token_ids": ([],),
-        "token_ids_logprob": ([],),
-        "prompt_logprob_token_ids": ([],),
-    },
-    "results do not have them": {"return_sampling_mask": (False, 0), "sampling_logprobs_mode": ("selected",)},
+    "prompt_logprob_start is its name here": {"logprob_start_len": (-1,)},
+    "logprob_token_ids is its name here": {"token_ids_logprob": ([],)},
+    "logprobs_mode chooses them": {"sampling_logprobs_mode": ("selected",)},
 }
 """Features that this library lacks, by the reason: their keys in requests of other systems, and the values
 with which they ask for nothing. Only asked for keys that are unknown: what is registered is read."""

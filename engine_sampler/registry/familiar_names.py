@@ -15,6 +15,7 @@ FAMILIAR_NAMES: Mapping[str, str] = {
         "include_stop_str_in_output": "no_stop_trim",
         "json_schema": "guided_json response_format structured_outputs",
         "logprobs": "top_logprobs n_probs logProbsSize",
+        "logprob_token_ids": "token_ids_logprob",
         "max_time": "t_max_predict_ms",
         "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens n_predict num_predict",
         "min_keep": "min_tokens_to_keep",

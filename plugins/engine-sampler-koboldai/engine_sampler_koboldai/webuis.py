@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, Tokenizer
 from engine_sampler.for_backends import quoted
 from engine_sampler.for_bridges import (
     BodyField,
@@ -151,13 +151,9 @@ def aliases_of(system: str) -> dict[str, str]:
 def body_of(body: Mapping[str, Any], system: str, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """A request as a body that `SamplingParams.from_dict` reads, as `from_request` describes."""
     ui = WEB_UIS[system]
-    known = SamplingParams.parameters()
-    fields = {name: value for name, value in ui.defaults.items() if name in known}
-    fields |= canonical_keys(mapping("body", body), aliases_of(system))
-    if "penalty_decay_range" in fields and "penalty_decay_range" not in known:
-        fields["repetition_decay"] = fields.pop("penalty_decay_range")
+    fields = {**ui.defaults, **canonical_keys(mapping("body", body), aliases_of(system))}
     if ui.protects_lines and tokenizer is not None and fields.get("xtc_probability"):
-        fields |= _protected(tokenizer) if "xtc_protected_ids" in known else {}
+        fields |= _protected(tokenizer)
     fields |= _bans(fields)
     _set_stops(fields)
     _set_temperature(fields, ui)
