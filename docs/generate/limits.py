@@ -14,6 +14,7 @@ from engine_sampler.grammar.compiled import MAX_BYTES, MAX_GRAMMARS
 from engine_sampler.grammar.lark.extensions.parametric import MAX_INSTANCES
 from engine_sampler.grammar.limits import CAPTURE_STEPS
 from engine_sampler.grammar.plugin.stop_regex import MAX_PATTERN_BYTES
+from engine_sampler.requests.bans import MAX_REWINDS, MAX_WITHHELD
 from engine_sampler.grammar.program.part_budgets import MAX_WITHIN
 from engine_sampler.grammar.program.rules import MAX_UNIQUE_ITEMS
 from engine_sampler.grammar.program.settings import MAX_SETTINGS
@@ -76,7 +77,9 @@ def requests() -> str:
             "`RequestLimits(histories=…)`",
         ),
         ("bytes of `stop`, whatever `RequestLimits(stop=…)` allows", MAX_TEXT_BYTES),
-        ("bytes of a pattern of `stop_regex`, likewise", MAX_PATTERN_BYTES),
+        ("bytes of a pattern of `stop_regex` or `banned_regex`, likewise", MAX_PATTERN_BYTES),
+        ("times that a request goes back because of bans", MAX_REWINDS),
+        ("bytes withheld because a ban may still come", MAX_WITHHELD),
         ("phases", MAX_PHASES),
         ("markers of one kind in a phase", MAX_MARKERS),
         ("changes of phase", MAX_CHANGES),

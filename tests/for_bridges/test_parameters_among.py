@@ -28,6 +28,12 @@ def test_parameters_among_those_of_others_are_found() -> None:
         ({"seed": 5}, "seed is not allowed in extra"),
         ({"min_p": 2.0}, "min_p=2.0 is not allowed"),
         ({"n": 100_000}, "n=100000"),
+        (
+            {"banned_strings": ["x"]},
+            "banned_strings is not allowed in extra: The engine does not take tokens back",
+        ),
+        ({"banned_regex": ["x"]}, "does not take tokens back"),
+        ({"token_healing": True}, "does not take tokens back"),
     ],
 )
 def test_parameters_that_are_not_allowed_are_refused(extra: dict[str, Any], reason: str) -> None:

@@ -150,8 +150,8 @@ class BegunStep:
 
     token_ids_on_device  int64 [rows] on the device of the logits, in the order of its stream: the tokens of
                          all rows as they will be there, anything for a faulty row; None if the backend leaves
-                         none there. One that a grammar refuses, or in whose place a phase puts another, is
-                         among them: `StepResult.token_ids_on_device` is None then.
+                         none there. One that a grammar refuses, that a ban takes back, or in whose place a
+                         phase puts another, is among them: `StepResult.token_ids_on_device` is None then.
 
     A begun step that is dropped has not been done, and so has one whose `finish` is interrupted: the logits
     can be given to another.
