@@ -20,7 +20,8 @@ class ChainPart(NamedTuple):
     origin   the distribution that registered it.
     summary  the first sentence of its documentation.
     doc      its documentation.
-    params   the parameters that it owns.
+    params   the parameters that it owns, and those of samplers that stand in its place (`instead_of`), which
+             are not parts of their own.
     """
 
     name: str
@@ -46,13 +47,14 @@ def chain_parts(order: str | Sequence[str] = "llama.cpp") -> list[ChainPart]:
 
 def _part(part: Sampler | Selector) -> ChainPart:
     is_sampler = isinstance(part, Sampler)
-    origins = default_registry().catalogue.origins
+    catalogue = default_registry().catalogue
+    stand_ins = (s for s in catalogue.samplers.values() if s.instead_of == part.name)
     doc = inspect.cleandoc(type(part).__doc__ or "")
     return ChainPart(
         name=part.name,
         role=part.role if isinstance(part, Sampler) else "selector",
-        origin=origins[f"{'samplers' if is_sampler else 'selectors'}/{part.name}"],
+        origin=catalogue.origins[f"{'samplers' if is_sampler else 'selectors'}/{part.name}"],
         summary=first_sentence(doc),
         doc=doc,
-        params=tuple(part.params),
+        params=(*part.params, *(param for sampler in stand_ins for param in sampler.params)),
     )

@@ -11,7 +11,13 @@ from engine_sampler.registry import default_registry
 
 def test_every_sampler_and_selector_is_a_part_once():
     catalogue = default_registry().catalogue
-    assert sorted(part.name for part in chain_parts()) == sorted([*catalogue.samplers, *catalogue.selectors])
+    samplers = [name for name, sampler in catalogue.samplers.items() if sampler.instead_of is None]
+    assert sorted(part.name for part in chain_parts()) == sorted([*samplers, *catalogue.selectors])
+
+
+def test_a_sampler_in_the_place_of_another_adds_its_parameters_there():
+    xtc = next(part for part in chain_parts() if part.name == "xtc")
+    assert [param.name for param in xtc.params] == ["xtc_probability", "xtc_threshold", "xtc_protected_ids"]
 
 
 def test_parts_stand_in_the_order_of_a_system():

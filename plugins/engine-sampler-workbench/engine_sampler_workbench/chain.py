@@ -170,7 +170,7 @@ class ChainColumn:
         if names != self.order:
             for index, name in enumerate(names):
                 self.cards[name].move(target_index=index)
-        active = {part.name for part in build_chain(self.page.settings.params).samplers}
+        active = {part.instead_of or part.name for part in build_chain(self.page.settings.params).samplers}
         for name, card in self.cards.items():
             card.classes(**{"add" if name in active else "remove": "active"})
 
