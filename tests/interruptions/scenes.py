@@ -19,7 +19,17 @@ REQUESTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Callable[[], Any]]]
     "plain": ({"temperature": 0.8, "top_k": 10, "stop": ["abba", "zz"]}, {}),
     "mirostat": ({"mirostat": 2, "mirostat_tau": 3.0}, {}),
     "adaptive": ({"adaptive_target": 0.3, "repetition_penalty": 1.2, "dry_multiplier": 0.8}, {}),
-    "logprobs": ({"logprobs": 2, "logprobs_mode": ("raw", "penalized"), "frequency_penalty": 0.3}, {}),
+    "logprobs": (
+        {
+            "logprobs": 2,
+            "logprobs_mode": ("raw", "penalized"),
+            "frequency_penalty": 0.3,
+            "prompt_logprobs": 1,
+            "return_sampling_mask": True,
+            "logprob_token_ids": [3, 5],
+        },
+        {},
+    ),
     "regex": ({"regex": "[ab0-9 ]*c", "min_tokens": 2}, {}),
     "keys": ({"json_schema": {"type": "object", "minProperties": 3}}, {}),
     "thinking": (
@@ -131,6 +141,7 @@ def facts(scheduler: Scheduler) -> dict[Any, Any]:
         history, text = request.state.history, request.text
         state[request_id] = [
             (request.finish_reason, request.stop_reason, request.error, request.seed, request.backlog),
+            request.prompt_scoring and request.prompt_scoring.done,
             (history.token_ids.tolist(), history.output_notes.tobytes(), copy.copy(request.raw_logprobs)),
             text and (text.deltas.copy(), text.held, text._taken),
             request.bans and (request.bans.rewinds, request.bans.certain),
@@ -172,6 +183,7 @@ CALLS: Sequence[tuple[str, Call]] = (
     ("rollback of a plugin", lambda s: s.rollback("eager", 1)),
     ("fork", lambda s: s.fork("adaptive", new_request_id="child", seed=5)),
     ("fork under a grammar", lambda s: s.fork("keys", new_request_id="twin", seed=6)),
+    ("score the prompt", lambda s: s.score_prompt("logprobs", model_row([3])[None])),
     ("suspend", lambda s: s.suspend("logprobs")),
     ("resume", lambda s: s.resume("paused")),
     ("another step", step),

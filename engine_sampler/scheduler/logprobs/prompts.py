@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
+from functools import partial
 from typing import Any
 
 from ...arithmetic import LogitRows
@@ -41,4 +42,5 @@ class _ScoresPrompts(ABC):
                     "prompt_logprob_token_ids)"
                 )
             rows = LogitRows(logits, self.vocabulary.size)
+            self._step_lock.if_interrupted(partial(setattr, scoring, "done", scoring.done))
             return scoring.score(rows, self._runner.backend_for(rows.device))

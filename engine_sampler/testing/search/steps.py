@@ -109,6 +109,7 @@ class StepMachine(RandomMachine):
                     masked=bool(masked[g]) and mask is not None,
                     want_processed=all_wanted or bool(wanted[g]),
                     edits=backend.compile(room.chain.edits_only()),
+                    want_survivors=bool(wanted[g]) and g % 2 == 0,
                 )
                 for g, (room, index) in enumerate(zip(self.rooms, indices, strict=True))
             ]
@@ -171,7 +172,9 @@ class StepMachine(RandomMachine):
             int(row)
             for group, want in zip(batch.groups, wanted, strict=True)
             for row in group.index
-            if self._laws.backend.exact and (not want or (reported[row] and row not in actual.processed))
+            if self._laws.backend.exact
+            and not (want and group.want_survivors)
+            and (not want or (reported[row] and row not in actual.processed))
         ]
         hide = {row: right.processed[row] for row in silent if row in right.processed}
         actual = RowResults(actual.token_ids, actual.notes, actual.errors, {**actual.processed, **hide})
