@@ -72,10 +72,15 @@ GROUPS: Mapping[str, Sequence[Page]] = {
             "Results of a step",
             "What a step says of each request, and what is left of one that has ended.",
             _CORE,
-            _words(
-                "StepResult BegunStep Record RequestError Logprobs LOGPROBS_KINDS GivenLogprobs SamplingMask "
-                "PromptScores"
-            ),
+            _words("StepResult BegunStep Record RequestError"),
+        ),
+        Page(
+            "logprobs",
+            "Logprobs and masks",
+            "How likely tokens were, and which ones a token was drawn from. [Replay for "
+            "training](../replay.md) shows what the masks are for.",
+            _CORE,
+            _words("Logprobs LOGPROBS_KINDS GivenLogprobs SamplingMask PromptScores"),
         ),
         Page(
             "params",

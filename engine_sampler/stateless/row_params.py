@@ -143,7 +143,7 @@ def _refused(name: str, value: Any) -> ParameterError:
     """The error for a parameter that rows do not have."""
     if name not in CORE_PARAMS:
         why = "the owner of the rows ends them"
-    elif name.startswith("logprobs"):
+    elif name.startswith("logprob"):
         why = "an argument of step asks for logprobs"
     else:
         why = "a row draws one token of a text, under the mask that comes with its logits"

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arithmetic import LogitRows, Logprobs
+from ..arithmetic import GivenLogprobs, LogitRows, Logprobs
 from ..backends.choose import best_backend, named_backend
 from ..base.arguments import not_allowed
 from ..contract import Backend
 from ..params import RequestLimits, SamplingParams, limits_of
 from ..registry import Catalogue, default_registry, structured_in
-from ..requests.results import WithTensors
+from ..requests.results import SamplingMask, WithTensors
 from ..tokenizer import Tokenizer
 from .rows import Row, RowScheduler
 
@@ -57,7 +57,7 @@ class Sampled(WithTensors):
     """The result of `sample`, one entry per row. It is equal to itself only: compare its parts.
 
     token_ids  int64 [rows], −1 for a faulty row.
-    logprobs   as in `StepResult`.
+    logprobs, sampling_mask, given_logprobs  as in `StepResult`.
     seeds      including those chosen at random.
     errors     None for rows without an error.
     token_ids_on_device  as in `StepResult`.
@@ -68,6 +68,8 @@ class Sampled(WithTensors):
     seeds: list[int]
     errors: list[str | None]
     token_ids_on_device: Any = None
+    sampling_mask: SamplingMask | None = None
+    given_logprobs: GivenLogprobs | None = None
 
 
 def sample(
@@ -99,8 +101,15 @@ def sample(
     given = _Arguments(logits, params, prompt_token_ids, output_token_ids, positions, tokenizer, limits)
     with given.scheduler(backend) as scheduler:
         result = scheduler.draw(given.logits)
-    on_device = result.token_ids_on_device
-    return Sampled(result.token_ids, result.logprobs, result.seeds, result.errors, on_device)
+    return Sampled(
+        result.token_ids,
+        result.logprobs,
+        result.seeds,
+        result.errors,
+        result.token_ids_on_device,
+        result.sampling_mask,
+        result.given_logprobs,
+    )
 
 
 def process_logits(

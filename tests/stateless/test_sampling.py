@@ -29,6 +29,19 @@ def seeded(random: np.random.Generator, n: int, size: int) -> list[SamplingParam
 # --- sample ---------------------------------------------------------------------------------------
 
 
+def test_masks_and_logprobs_of_named_tokens_are_those_of_a_scheduler() -> None:
+    params = SamplingParams(top_k=5, seed=1, return_sampling_mask=True, logprob_token_ids=[3, 1])
+    sampled = sample(LOGITS, params)
+    scheduler = Scheduler(50)
+    for _ in LOGITS:
+        scheduler.add(params)
+    result: Any = scheduler.step(LOGITS)
+    assert sampled.sampling_mask is not None
+    assert sampled.sampling_mask.to_dict() == result.sampling_mask.to_dict()
+    assert sampled.given_logprobs is not None
+    assert sampled.given_logprobs.to_dict() == result.given_logprobs.to_dict()
+
+
 @pytest.mark.parametrize("size", [1, 2, 33, 257, 3000])
 def test_a_row_gets_the_token_that_a_scheduler_would_give_it(size: int) -> None:
     random = np.random.default_rng(size)

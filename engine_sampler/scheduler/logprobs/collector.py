@@ -12,7 +12,7 @@ from ...arithmetic import GivenLogprobs, Logprobs, checked_row, row_logprobs
 from ...contract import LOGPROBS_KINDS, Backend, Batch, LogprobsRequest
 from ...requests.request import Request
 from ...requests.results import SamplingMask
-from .details import DetailsCollector, Penalized
+from .details import DetailsCollector, Penalized, survivors_of
 
 _BITS = {kind: 1 << i for i, kind in enumerate(LOGPROBS_KINDS)}
 
@@ -118,7 +118,7 @@ class LogprobsCollector:
             if out is None or not needed >> i & 1:
                 continue
             if kind == "processed":
-                ids, logits = batch.survivors[row]
+                ids, logits = survivors_of(batch, row)
                 out.fill(row, row_logprobs(logits, token_id, top_n, ids))
             elif kind == "penalized":
                 out.fill(row, row_logprobs(penalized(request, batch.logits.row(row)), token_id, top_n))

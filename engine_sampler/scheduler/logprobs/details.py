@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arithmetic import GivenLogprobs, RowGiven, given_logprobs
 from ...backends.scoring import given_of
-from ...contract import LOGPROBS_KINDS, Backend, Batch
+from ...contract import LOGPROBS_KINDS, Backend, BackendError, Batch
 from ...requests.request import Request
 from ...requests.results import SamplingMask, StepDetails
 
@@ -19,6 +19,13 @@ Penalized = Callable[[Request, np.ndarray], np.ndarray]
 """A request and its row of logits → the row after masks, biases and penalties."""
 
 _NO_IDS = np.empty(0, np.int32)
+
+
+def survivors_of(batch: Batch, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids int64 [m] and logits float32 [m] that a row was drawn from. Raises `BackendError`."""
+    if row not in batch.survivors:
+        raise BackendError("the backend gave no survivors, which Group.want_survivors asks for")
+    return batch.survivors[row]
 
 
 class _MaskRow(NamedTuple):
@@ -50,7 +57,7 @@ class DetailsCollector:
         details = request.details
         assert details is not None
         if details.mask_cap and self._masks is not None:
-            self._masks[row] = self._mask(batch.survivors[row][0], details.mask_cap, logprob)
+            self._masks[row] = self._mask(survivors_of(batch, row)[0], details.mask_cap, logprob)
         for kind in details.modes:
             self._given[kind][row] = self._row_of(kind, request, row, batch, penalized, backend)
 
@@ -105,7 +112,7 @@ class DetailsCollector:
         assert request.details is not None
         token_ids = request.details.given_ids
         if kind == "processed":
-            ids, logits = batch.survivors[row]
+            ids, logits = survivors_of(batch, row)
             return given_logprobs(logits, token_ids, ids)
         values = batch.logits.row(row)
         return given_of(values if kind == "raw" else penalized(request, values), token_ids, backend)

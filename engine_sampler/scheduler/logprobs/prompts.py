@@ -24,7 +24,8 @@ class _ScoresPrompts(ABC):
     _runner: StepRunner
 
     def score_prompt(self, request_id: RequestId, logits: Any) -> PromptScores:
-        """The logprobs of a prompt for a client that asks for `prompt_logprobs` or `prompt_logprob_token_ids`.
+        """The logprobs of a prompt, for clients that ask for `prompt_logprobs` or
+        `prompt_logprob_token_ids`.
 
         logits  the next rows of the prompt, as chunks of the prefill give them, from `prompt_logprob_start`
                 on; the last row belongs to the first step.

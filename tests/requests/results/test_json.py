@@ -33,19 +33,19 @@ def expect_same(found: Any, right: Any) -> None:
     """All fields are equal, arrays in type and bits."""
     assert type(found) is type(right)
     for name in (field.name for field in fields(right) if field.name != "token_ids_on_device"):
-        one, another = getattr(found, name), getattr(right, name)
-        if isinstance(another, np.ndarray):
-            assert (one.dtype, one.tobytes()) == (another.dtype, another.tobytes()), name
-        elif hasattr(another, "to_dict"):
-            expect_same(one, another)
+        part, expected = getattr(found, name), getattr(right, name)
+        if isinstance(expected, np.ndarray):
+            assert (part.dtype, part.tobytes()) == (expected.dtype, expected.tobytes()), name
+        elif hasattr(expected, "to_dict"):
+            expect_same(part, expected)
         elif name == "modes":
-            assert one.keys() == another.keys()
-            for mode, table in another.items():
-                expect_same(one[mode], table)
+            assert part.keys() == expected.keys()
+            for mode, table in expected.items():
+                expect_same(part[mode], table)
         elif name == "skipped":
-            assert list(one) == list(another)
+            assert list(part) == list(expected)
         else:
-            assert one == another, name
+            assert part == expected, name
 
 
 @pytest.mark.parametrize("way", WAYS)

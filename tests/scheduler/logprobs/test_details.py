@@ -10,6 +10,7 @@ import pytest
 
 from engine_sampler import ParameterError, RequestLimits, SamplingMask, SamplingParams, Scheduler, StepResult
 from engine_sampler.arithmetic import row_logprobs
+from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.stateless import process_logits
 
 from ...engines import EOS, TOKENIZER, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
@@ -192,6 +193,22 @@ def test_a_beam_search_has_neither(settings: Any) -> None:
 def test_a_list_without_a_cap_is_beyond_the_default_limits() -> None:
     with pytest.raises(ParameterError, match=r"RequestLimits\(return_sampling_mask=…\)"):
         Scheduler(5000).add(SamplingParams(return_sampling_mask=-1))
+
+
+def test_a_backend_that_gives_no_survivors_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Forgetful(NumpyBackend):
+        name = "forgetful"
+
+        def run(self, batch: Any) -> None:
+            super().run(batch)
+            batch.survivors.clear()
+
+    scheduler = make_scheduler(backend=Forgetful())
+    scheduler.add(SamplingParams(seed=1, return_sampling_mask=True))
+    result = model_step(scheduler)
+    assert result.tokens(0)
+    assert survivors(result) == []
+    assert "the backend gave no survivors, which Group.want_survivors asks for" in caplog.text
 
 
 # --- the logprobs of named tokens ------------------------------------------------------------------
