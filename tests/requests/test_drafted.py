@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from engine_sampler import SamplingParams
 from engine_sampler.contract import Rows, Vocabulary
@@ -62,6 +63,23 @@ def test_states_have_followed_the_draft_in_copies() -> None:
     assert [state.counted.ids.tolist() for state in states] == [[4, 5], [4, 5], [4, 5, 8]]
     assert [state.counted.counts.tolist() for state in states] == [[1, 1], [2, 1], [2, 1, 1]]
     assert slots.entries[1].state("penalties").counted.counts.tolist() == [1, 1]
+
+
+def test_each_row_follows_one_token_from_the_row_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots, followed = slots_with([3], [4, 5]), []
+    rows = rows_with_draft(slots, [4, 8, 9, 4])
+    penalties = next(s for s in slots.entries[1].chain.samplers if s.name == "penalties")
+    accept = type(penalties).accept
+
+    def counting(self: Any, state: Any, token_ids: Any) -> None:
+        followed.append(list(token_ids))
+        accept(self, state, token_ids)
+
+    assert rows.bind(penalties).states[0].counted.counts.tolist() == [1, 1]
+    rows.table.begin()  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(penalties), "accept", counting)
+    assert rows.bind(penalties).states[4].counted.counts.tolist() == [3, 1, 1, 1]
+    assert followed == [[4], [8], [9], [4]]
 
 
 def test_a_draft_leaves_no_trace() -> None:

@@ -50,7 +50,7 @@ def replay(
     Gradients are those of this formula with M as it is: through penalties and temperature, through the best
     logit that smoothing bends around, and through the entropy that a dynamic temperature follows.
 
-    Raises ValueError or `ParameterError`, which says where and what, for shapes, ids and masks that do not
+    Raises ValueError or `ParameterError`, which says what and where, for shapes, ids and masks that do not
     fit, and for parameters that cannot be replayed: samplers that change logits in Python.
     """
     if unknown not in ("error", "nan"):

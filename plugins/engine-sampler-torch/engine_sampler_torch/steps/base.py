@@ -187,10 +187,11 @@ class Block:
         # A scatter has no mask: absent entries repeat the first that is present, or write what is there.
         values = torch.where(present, values, self.values.gather(1, columns))
         first = present.to(torch.uint8).argmax(1, keepdim=True)
+        repeated = values.gather(1, first)
         if values.requires_grad:  # a gradient belongs to one of the entries that are written to one place
-            present = present.scatter(1, first, True)
+            present, repeated = present.scatter(1, first, True), repeated.detach()
         columns = torch.where(present, columns, columns.gather(1, first))
-        values = torch.where(present, values, values.gather(1, first).detach())
+        values = torch.where(present, values, repeated)
         self.replace(self._writable().scatter_(1, columns, values))
 
     def check(self, step: int) -> None:

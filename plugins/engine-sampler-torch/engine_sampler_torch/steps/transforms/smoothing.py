@@ -29,9 +29,13 @@ class SmoothingStep(FigureStep):
         return block.values.amax(1).to(torch.float64)
 
     def apply_with(self, figure: Tensor, block: Block, tensors: Given, fixed: None) -> None:
-        removed = block.values == NEGATIVE_INFINITY
+        removed, has_gradient = block.values == NEGATIVE_INFINITY, block.values.requires_grad
+        values = block.values.masked_fill(removed, 0.0) if has_gradient else block.values
+        times = torch.mul if has_gradient else Tensor.mul_  # gradients need the factors as they were
         peak = figure[:, None]
-        d = block.values.masked_fill(removed, 0.0).to(torch.float64) - peak
+        d = values.to(torch.float64) - peak
         square = d * d
-        bent = (peak - square * tensors["square"][:, None]).add_(square * d * tensors["cube"][:, None])
-        block.replace(settled(bent).to(torch.float32).masked_fill_(removed, NEGATIVE_INFINITY))
+        cube = times(d, square)
+        square, cube = times(square, tensors["square"][:, None]), times(cube, tensors["cube"][:, None])
+        bent = settled(peak - square + cube).to(torch.float32)
+        block.replace(bent.masked_fill_(removed, NEGATIVE_INFINITY))

@@ -64,7 +64,7 @@ def _dynamic_scale(block: Block, tensors: Given) -> Tensor:
     """float32(1/T) for the temperature that follows the entropy of each row."""
     alone = block.alive <= 1
     greatest = log2_64(block.alive.to(torch.float64)).masked_fill_(alone, 1.0)
-    entropy = entropy_bits(block.weights, block.distances.detach(), block.total)
+    entropy = entropy_bits(block.weights, block.distances, block.total)
     low, exponent = tensors["low"], tensors["exponent"]
     spread = (tensors["high"] - low) * power(entropy / greatest, exponent)
     temperature = (low + spread).clamp(GREEDY_BELOW, MAX_TEMPERATURE).masked_fill_(alone, 1.0)
