@@ -402,6 +402,7 @@ class Request(RequestEnd):
         step   the number of the step that was interrupted, whose text has not been sent.
         """
         slots.cut(self.slot, length)
+        slots.count_watchers()
         if since is not None and self._ending > since:
             self.finish_reason = self.stop_reason = self.error = None
         if since is not None:

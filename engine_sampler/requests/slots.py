@@ -190,6 +190,15 @@ class Slots:
         self._watch(self._triggers[slot].token_ids, -1)
         self._set_trigger(slot, trigger)
 
+    def count_watchers(self) -> None:
+        """Find anew what all triggers watch, after a change of one that was interrupted."""
+        self._watchers[:], self.watched[:] = 0, False
+        self._users.clear()
+        for trigger in self._triggers:
+            self._watch(trigger.token_ids, 1)
+        self.limits[:] = [trigger.length for trigger in self._triggers]
+        self.always[:] = [trigger.always for trigger in self._triggers]
+
     def single(self, slot: int) -> Rows:
         """The request in a slot as the only row of a step."""
         return Rows(self, np.array([slot], np.int64))
@@ -221,12 +230,7 @@ class Slots:
         for name, column in self._columns.items():
             for slot, given in enumerate(self._given):
                 column[slot] = given.get(name, self.params[name].neutral)
-        self._watchers[:], self.watched[:] = 0, False
-        self._users.clear()
-        for trigger in self._triggers:
-            self._watch(trigger.token_ids, 1)
-        self.limits[:] = [trigger.length for trigger in self._triggers]
-        self.always[:] = [trigger.always for trigger in self._triggers]
+        self.count_watchers()
         self.pool.restore([slot for slot, entry in enumerate(self.entries) if entry is not None])
 
     def accept(self, slot: int, token_ids: Sequence[int], notes: Notes = ()) -> None:

@@ -8,24 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import FLT_MAX
-from ..base.cached import cached_property
 from ..contract import Example, Param, Rows, Sampler
 from ._columns import finite_columns, store
 from .penalties import divided
 
 _TINY = float(np.finfo(np.float32).tiny)
-
-
-class PromptTokens:
-    """The tokens of a prompt, found when they are first needed."""
-
-    def __init__(self, token_ids: np.ndarray) -> None:
-        self._token_ids = token_ids
-
-    @cached_property
-    def ids(self) -> np.ndarray:
-        """int64, ascending."""
-        return np.unique(self._token_ids)
 
 
 class EncoderRepetitionPenalty(Sampler):
@@ -52,14 +39,14 @@ class EncoderRepetitionPenalty(Sampler):
                 output_token_ids=(0,), note="the output does not count"),
     )  # fmt: skip
 
-    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> PromptTokens:
-        return PromptTokens(prompt_token_ids)
+    def new_state(self, params: Mapping[str, Any], prompt_token_ids: np.ndarray) -> np.ndarray:
+        return np.unique(prompt_token_ids)
 
-    def fork(self, state: PromptTokens) -> PromptTokens:
+    def fork(self, state: np.ndarray) -> np.ndarray:
         return state
 
     def apply(self, logits: np.ndarray, rows: Rows) -> None:
         factors = np.clip(1.0 / rows["encoder_repetition_penalty"], _TINY, FLT_MAX).astype(np.float32)
         for i, (row, state, q) in enumerate(zip(logits, rows.states, factors, strict=True)):
-            columns, _ = finite_columns(row, rows, i, state.ids)
+            columns, _ = finite_columns(row, rows, i, state)
             store(row, columns, divided(row[columns], q, q))

@@ -182,6 +182,7 @@ def test_the_row_before_the_choice_is_that_of_the_chain_without_temperature_zero
     configuration: dict[str, Any],
 ) -> None:
     given = {**configuration, "ignore_eos": False, "min_tokens": 0, "seed": 1, "mirostat": 0}
+    given |= {"temperature_schedule": [], "ras_win_len": 0}  # as mirostat, they are not there at 0
     scheduler = make_scheduler()
     for temperature in (0.0, 1.0):
         scheduler.add(SamplingParams(**{**given, "temperature": temperature, "dynatemp_range": 0.0}))
