@@ -414,6 +414,8 @@ def test_bans_are_not_allowed_where_texts_change_until_the_end() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     with pytest.raises(ParameterError, match="banned_strings and use_beam_search are not allowed together"):
         scheduler.add_group(SamplingParams(banned_strings=["a"], use_beam_search=True, n=2))
+    with pytest.raises(ParameterError, match="position=549755813888 is not allowed with bans: less than 2"):
+        scheduler.add(SamplingParams(banned_strings=["a"]), position=1 << 39)
     with pytest.raises(ParameterError, match="banned_regex is given as text, which needs a tokenizer"):
         Scheduler(VOCAB).add(SamplingParams(banned_regex=["a"]))
 
