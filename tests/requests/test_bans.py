@@ -476,6 +476,7 @@ def test_bans_are_not_allowed_where_texts_change_until_the_end() -> None:
         [[1, 1, 0, 0, [0]], [1, 2, 0, 0, [0]]],
         [[9, 1, 0, 0, [0]]],
         [[1, 1, 0, -1, []]],
+        [[1, 1, 0, 0, [VOCAB]]],
         5,
         ["x"],
     ],
