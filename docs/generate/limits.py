@@ -14,7 +14,6 @@ from engine_sampler.grammar.compiled import MAX_BYTES, MAX_GRAMMARS
 from engine_sampler.grammar.lark.extensions.parametric import MAX_INSTANCES
 from engine_sampler.grammar.limits import CAPTURE_STEPS
 from engine_sampler.grammar.plugin.stop_regex import MAX_PATTERN_BYTES
-from engine_sampler.requests.bans import MAX_REWINDS, MAX_WITHHELD
 from engine_sampler.grammar.program.part_budgets import MAX_WITHIN
 from engine_sampler.grammar.program.rules import MAX_UNIQUE_ITEMS
 from engine_sampler.grammar.program.settings import MAX_SETTINGS
@@ -25,6 +24,7 @@ from engine_sampler.messages.value import MAX_POINTER, MAX_SCALAR
 from engine_sampler.params.costs import MAX_HISTORIES, MAX_PASSES, MAX_REPEATS, MAX_ROW_PASSES
 from engine_sampler.registry import Catalogue
 from engine_sampler.registry.phase_params import MAX_MARKERS, MAX_PHASES
+from engine_sampler.requests.bans import MAX_REWINDS, MAX_WITHHELD
 from engine_sampler.requests.phases.phases import DEAR_CHANGES, MAX_CHANGES, MAX_RULE_CHANGES, TOKENS_PER_DEAR
 
 from .tables import table

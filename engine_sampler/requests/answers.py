@@ -40,8 +40,9 @@ class AnswerReader(RequestPart):
             return []
         tokens = request.history.output_token_ids[len(parser) :].tolist()
         if request.live:
-            if request.bans is not None:  # others may be taken back
-                del tokens[max(request.bans.certain - len(parser), 0) :]
+            if request.has_bans:
+                assert request.bans is not None
+                del tokens[max(request.bans.certain - len(parser), 0) :]  # they may be taken back
             return parser.feed(tokens)
         if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()

@@ -185,14 +185,17 @@ def _newcomer(
     if streamed is not None and streamed > len(output):
         raise ParameterError(f"state['streamed']={streamed} is not allowed: at most {len(output)} tokens")
     notes = _numbers("notes", state["notes"], len(output))
+    rewinds, healed = _rewinds(state.get("rewinds", ()), len(output)), HEALED.check(state.get("healed"))
+    terms.vocabulary.check_ids("state['rewinds']", [t for rewind in rewinds for t in rewind.token_ids])
+    terms.vocabulary.check_ids("state['healed']", [] if healed is None else [healed])
     return replace(
         newcomers,
         history=History(prompt, output, None if notes is None else np.array(notes, np.float64)),
         seed=CORE_PARAMS["seed"].check(state["seed"]),
         logprobs=_numbers("logprobs", state["logprobs"], len(output)),
         streamed=streamed,
-        healed=HEALED.check(state.get("healed")),
-        rewinds=_rewinds(state.get("rewinds", ()), len(output)),
+        healed=healed,
+        rewinds=rewinds,
     )
 
 

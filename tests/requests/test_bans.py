@@ -269,6 +269,55 @@ def test_a_request_with_bans_continues_after(what: str) -> None:
         assert outcome(engine.scheduler.record(engine.id)) == outcome(expected)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_random_operations_on_many_requests_change_nothing(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scheduler = Scheduler(VOCAB, TOKENIZER, backend=["numpy", "native"][seed % 2])
+    orders = [params_of(BANS[i % len(BANS)], SAMPLERS[i % len(SAMPLERS)], seed * 9 + i) for i in range(9)]
+    names = {scheduler.add(params, PROMPT): i for i, params in enumerate(orders)}
+    contexts, certain = {name: list(PROMPT) for name in names}, dict.fromkeys(names, len(PROMPT))
+
+    def rename(old: Any, new: Any) -> None:
+        for table in (names, contexts, certain):
+            table[new] = table.pop(old)
+
+    for _ in range(3000):
+        live = scheduler.request_ids
+        if not live:
+            break
+        name, what = live[random.integers(len(live))], random.random()
+        if what < 0.05:
+            scheduler.suspend(name)
+            scheduler.resume(name)
+        elif what < 0.1:
+            child = scheduler.fork(name)
+            scheduler.remove(name)
+            rename(name, child)
+        elif what < 0.15:
+            state = json.loads(json.dumps(scheduler.export(name)))
+            scheduler.remove(name)
+            rename(name, scheduler.add_exported({**state, "request_id": None}))
+        elif what < 0.2 and (n := min(2, len(contexts[name]) - certain[name])):
+            scheduler.rollback(name, n)
+            del contexts[name][-n:]
+        else:
+            some = [i for i in random.permutation(live).tolist() if random.random() < 0.7]
+            drafts = [random.integers(0, VOCAB, random.integers(0, 3)).tolist() for _ in some]
+            pairs = list(zip(some, drafts, strict=True))
+            rows = [model_row(contexts[i] + draft[:k]) for i, draft in pairs for k in range(len(draft) + 1)]
+            result = scheduler.step(np.array(rows, np.float32).reshape(-1, VOCAB), some, drafts)
+            for i, request_id in enumerate(some):
+                if result.rewinds and result.rewinds[i]:
+                    del contexts[request_id][-result.rewinds[i] :]
+                contexts[request_id] += result.tokens(i)
+                certain[request_id] = len(contexts[request_id]) - (
+                    result.withheld[i] if result.withheld else 0
+                )
+    assert not scheduler.request_ids
+    for name, i in names.items():
+        assert outcome(scheduler.record(name)) == outcome(Engine(orders[i]).run())
+
+
 def test_siblings_have_bans_of_their_own() -> None:
     params = SamplingParams(seed=3, n=3, max_tokens=20, banned_strings=["ab", "c"])
     scheduler = Scheduler(VOCAB, TOKENIZER)
@@ -414,6 +463,8 @@ def test_bans_are_not_allowed_where_texts_change_until_the_end() -> None:
     scheduler = Scheduler(VOCAB, TOKENIZER)
     with pytest.raises(ParameterError, match="banned_strings and use_beam_search are not allowed together"):
         scheduler.add_group(SamplingParams(banned_strings=["a"], use_beam_search=True, n=2))
+    with pytest.raises(ParameterError, match="position=549755813888 is not allowed with bans: less than 2"):
+        scheduler.add(SamplingParams(banned_strings=["a"]), position=1 << 39)
     with pytest.raises(ParameterError, match="banned_regex is given as text, which needs a tokenizer"):
         Scheduler(VOCAB).add(SamplingParams(banned_regex=["a"]))
 
@@ -425,6 +476,7 @@ def test_bans_are_not_allowed_where_texts_change_until_the_end() -> None:
         [[1, 1, 0, 0, [0]], [1, 2, 0, 0, [0]]],
         [[9, 1, 0, 0, [0]]],
         [[1, 1, 0, -1, []]],
+        [[1, 1, 0, 0, [VOCAB]]],
         5,
         ["x"],
     ],

@@ -95,7 +95,8 @@ class Record:
     score               by which a beam search ranks the text: cumulative_logprob / length^length_penalty.
     phase_tokens        how many tokens of the output each phase has had, by the phase's name; None without
                         phases.
-    unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`).
+    unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`), and
+                        why a ban has let text stay, the first time.
     captures            what the rules of its grammar with the attribute `capture` match in the output so far
                         (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in their bytes
                         without special tokens. {} for a grammar without; None where finding them takes too

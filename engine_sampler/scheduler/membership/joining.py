@@ -197,7 +197,9 @@ class Newcomers:
         if not request.phases.is_single:
             self._limit_phases(request.phases)
         request.position = self.position
-        if self.rewinds:
+        if request.has_bans and (self.position or 0) >= ATTEMPT // 2:
+            raise ParameterError(f"position={self.position} is not allowed with bans: less than 2^39")
+        if self.rewinds and request.has_bans:
             length = len(self.history) if self.position is None else self.position
             request.position = length + self.rewinds[-1].draws * ATTEMPT
         request.given_grammar = self.grammar
