@@ -18,10 +18,27 @@ from tests.native.comparing import accept_tokens, instruction_sets, random_group
 from tests.random_chains import SAMPLERS, SELECTORS, random_logits
 
 CATALOGUE = Registry(CORE_PARAMS).catalogue
-ON_THE_HOST = {"grammar_bias", "logits_processors"}
-"""Built-in samplers without a kernel."""
+ON_THE_HOST = {
+    "encoder_repetition_penalty",
+    "exponential_decay_length_penalty",
+    "forced_tokens",
+    "grammar_bias",
+    "logits_processors",
+    "lz_penalty",
+    "no_repeat_ngram_window",
+    "normalize",
+    "repetition_aware",
+    "repetition_ngram",
+    "sequence_bias",
+    "skew",
+    "suppress_tokens",
+    "temperature_schedule",
+    "top_p_decay",
+    "xtc_protected",
+}
+"""Built-in samplers and selectors without a kernel."""
 
-KERNELS = [*(name for name in SAMPLERS if name not in ON_THE_HOST), *SELECTORS]
+KERNELS = [name for name in (*SAMPLERS, *SELECTORS) if name not in ON_THE_HOST]
 SIZE, ROWS = 600, 6
 
 
