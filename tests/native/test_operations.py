@@ -15,27 +15,10 @@ from engine_sampler.contract import Sampler, Selector
 from engine_sampler.registry import CORE_PARAMS, Registry
 from tests.native.building import NATIVE, SOURCES
 from tests.native.comparing import accept_tokens, instruction_sets, random_group, run
-from tests.random_chains import SAMPLERS, SELECTORS, random_logits
+from tests.random_chains import HOST_ONLY, SAMPLERS, SELECTORS, random_logits
 
 CATALOGUE = Registry(CORE_PARAMS).catalogue
-ON_THE_HOST = {
-    "encoder_repetition_penalty",
-    "exponential_decay_length_penalty",
-    "forced_tokens",
-    "grammar_bias",
-    "logits_processors",
-    "lz_penalty",
-    "no_repeat_ngram_window",
-    "normalize",
-    "repetition_aware",
-    "repetition_ngram",
-    "sequence_bias",
-    "skew",
-    "suppress_tokens",
-    "temperature_schedule",
-    "top_p_decay",
-    "xtc_protected",
-}
+ON_THE_HOST = {*HOST_ONLY, "grammar_bias"}
 """Built-in samplers and selectors without a kernel."""
 
 KERNELS = [name for name in (*SAMPLERS, *SELECTORS) if name not in ON_THE_HOST]
