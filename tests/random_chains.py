@@ -164,6 +164,25 @@ SELECTORS: Mapping[str, Settings] = {
     "repetition_aware": {"ras_win_len": 8, "ras_win_max_num_repeat": 1, "top_p": 0.6, "top_k": 9},
 }
 
+HOST_ONLY = {
+    "encoder_repetition_penalty",
+    "exponential_decay_length_penalty",
+    "forced_tokens",
+    "logits_processors",
+    "lz_penalty",
+    "no_repeat_ngram_window",
+    "normalize",
+    "repetition_aware",
+    "repetition_ngram",
+    "sequence_bias",
+    "skew",
+    "suppress_tokens",
+    "temperature_schedule",
+    "top_p_decay",
+    "xtc_protected",
+}
+"""Those that run on the host alone: in Python, whatever the backend."""
+
 TAKES_AWAY = ("allowed_token_ids", "bad_words", "logit_bias", "suppress_tokens")
 """Samplers that mask tokens and may leave none."""
 
@@ -177,7 +196,7 @@ def random_settings(
     settings: dict[str, Any] = {"order": _order(random)}
     for name in chosen:
         settings |= SAMPLERS[name](random, vocab_size)
-    return settings | SELECTORS[selector or random.choice(list(SELECTORS))]
+    return settings | SELECTORS[selector or random.choice([s for s in SELECTORS if s not in without])]
 
 
 def _order(random: Random) -> Any:

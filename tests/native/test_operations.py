@@ -15,13 +15,13 @@ from engine_sampler.contract import Sampler, Selector
 from engine_sampler.registry import CORE_PARAMS, Registry
 from tests.native.building import NATIVE, SOURCES
 from tests.native.comparing import accept_tokens, instruction_sets, random_group, run
-from tests.random_chains import SAMPLERS, SELECTORS, random_logits
+from tests.random_chains import HOST_ONLY, SAMPLERS, SELECTORS, random_logits
 
 CATALOGUE = Registry(CORE_PARAMS).catalogue
-ON_THE_HOST = {"grammar_bias", "logits_processors"}
-"""Built-in samplers without a kernel."""
+ON_THE_HOST = {*HOST_ONLY, "grammar_bias"}
+"""Built-in samplers and selectors without a kernel."""
 
-KERNELS = [*(name for name in SAMPLERS if name not in ON_THE_HOST), *SELECTORS]
+KERNELS = [name for name in (*SAMPLERS, *SELECTORS) if name not in ON_THE_HOST]
 SIZE, ROWS = 600, 6
 
 

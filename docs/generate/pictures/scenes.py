@@ -114,7 +114,7 @@ SCENES: Mapping[str, Scene] = {
         _words("the cat sat on a cat ran by the cat sat"),
     ),
     "no_repeat_ngram_window": Scene(
-        ({"no_repeat_ngram_size": 2, "no_repeat_ngram_window": 6, "no_repeat_ngram_whitelist_ids": [1]},),
+        ({"no_repeat_ngram_size": 2, "no_repeat_ngram_window": 6},),
         _words("cat mat dog sun sat on and it a the . end"),
         _words("the cat the sun sat on the mat and the"),
     ),
@@ -152,7 +152,7 @@ SCENES: Mapping[str, Scene] = {
         written=5,
     ),
     "xtc_protected": Scene(
-        ({"xtc_probability": 1.0, "xtc_threshold": 0.07, "xtc_protected_ids": [0]},),
+        ({"xtc_probability": 1.0, "xtc_protected_ids": [0]},),
     ),
     "tfs": Scene(({"tfs": 0.9},)),
     "typical_p": Scene(({"typical_p": 0.5},)),

@@ -11,10 +11,11 @@ from engine_sampler_torch.steps import Block, DeviceSelector, DeviceStep, select
 from torch import Tensor
 
 from engine_sampler.contract import Chain, Rows
+from tests import random_chains
 
 NEG_INF = float("-inf")
-HOST_ONLY = {"infill", "logits_processors"}
-"""Samplers of the core that have no form in torch."""
+HOST_ONLY = {"infill", *random_chains.HOST_ONLY}
+"""Samplers and selectors of the core that have no form in torch."""
 
 
 def block_of(logits: np.ndarray, vocab_size: int, ids: np.ndarray | None = None) -> Block:
