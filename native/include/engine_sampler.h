@@ -240,8 +240,8 @@ typedef struct es_params {
     const uint8_t *text;
     const int64_t *text_ends;
     es_ids text_end_token_ids;
-    /* Penalties fade over the last this many tokens of a window with an end, less one; 0: they do not. `reach` includes
-     * these tokens. A repetition_penalty_slope is instead of this. */
+    /* Over how many tokens, less one, at the old end of a window that has one its penalties fade; 0: they do
+     * not. The window's `reach` includes them. With a repetition_penalty_slope, repetition does not fade. */
     int64_t penalty_decay_range;
     double min_k_tau;
     int32_t p_less_norm; /* 1: the norm form of p_less */

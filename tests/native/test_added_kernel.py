@@ -83,7 +83,7 @@ def add_toy(root: Path) -> None:
     (package / "samplers" / "toy.py").write_text(SAMPLER, "utf-8")
     insert(package / "params" / "orders.py", '    "epsilon_cutoff",\n', '    "toy",\n')
     header = native / "include" / "engine_sampler.h"
-    insert(header, "    /* selectors: the last step", "    ES_OP_TOY = 23,\n")
+    insert(header, "    /* selectors: the last step", "    ES_OP_TOY = 25,\n")
     insert(header, "} es_params;", "    int64_t toy_count;\n")
     kernels = native / "src" / "kernels" / "samplers.h"
     kernels.write_text(kernels.read_text("utf-8") + KERNEL, "utf-8")

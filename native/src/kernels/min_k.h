@@ -3,10 +3,8 @@
 
 #include "kernels/row_state.h"
 
-enum {
-    ES_CLIFF_HEAD = 64,
-    ES_CLIFF_GROWTH = 4
-}; /* how many tokens are sorted at first, how many times as many next */
+/* How many tokens are sorted at first, and how many times as many next. */
+enum { ES_CLIFF_HEAD = 64, ES_CLIFF_GROWTH = 4 };
 
 /* The least value of a chunk; below its floor if any has been removed, other than by the mask. */
 ES_INLINE float least_in(es_chunk chunk, int32_t kind, int masked) {
