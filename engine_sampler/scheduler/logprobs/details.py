@@ -115,4 +115,8 @@ class DetailsCollector:
             ids, logits = survivors_of(batch, row)
             return given_logprobs(logits, token_ids, ids)
         values = batch.logits.row(row)
-        return given_of(values if kind == "raw" else penalized(request, values), token_ids, backend)
+        if kind == "raw":
+            return given_of(values, token_ids, backend)
+        return given_logprobs(
+            penalized(request, values), token_ids
+        )  # biases may lead beyond what rows may have

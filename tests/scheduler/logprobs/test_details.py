@@ -261,6 +261,16 @@ class TestNamedTokens:
         )
         assert (result.logprobs is None) == (top_n is None)
 
+    def test_a_bias_beyond_all_logits_is_no_fault(self, backend: str) -> None:
+        settings: Any = {"logit_bias": {3: 1e38}, "logprobs_mode": "penalized", "logprobs": 0, "seed": 1}
+        result = stepped(SamplingParams(**settings, logprob_token_ids=[3, 5]), model_row([1]), backend)
+        assert result.given_logprobs is not None
+        assert result.logprobs is not None
+        named = result.given_logprobs.row(0)
+        assert (result.tokens(0), named.ranks[0]) == ([3], 1)
+        assert named.logprobs[0] == result.logprobs.row(0).logprobs[0] == 0
+        assert named.logprobs[1] < -1e37
+
     def test_several_modes_have_a_table_each(self, backend: str) -> None:
         scheduler = make_scheduler(backend=backend)
         several = SamplingParams(logprobs_mode=("processed", "raw"), logprob_token_ids=[1, 2], top_k=3)
