@@ -152,10 +152,6 @@ CALLS: Sequence[tuple[str, Call]] = (
         lambda s: s.add_group(SamplingParams(seed=71, n=2, max_tokens=5), [9], request_ids=["x", "y"]),
     ),
     ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3]})),
-    (
-        "trees",
-        lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
-    ),
     ("rollback", lambda s: s.rollback("mirostat", 2)),
     ("rollback under a grammar", lambda s: s.rollback("regex", 1)),
     ("rollback of a plugin", lambda s: s.rollback("eager", 1)),
@@ -169,6 +165,10 @@ CALLS: Sequence[tuple[str, Call]] = (
     ("remove", lambda s: s.remove("x")),
     ("forced tokens", lambda s: s.forced_tokens("keys")),
     ("explain", lambda s: s.explain()),
+    (
+        "trees",
+        lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
+    ),
     *((f"step {n}", step) for n in range(3)),
 )
 """What is called, in this order."""
