@@ -93,12 +93,12 @@ def _tree(path: list[int], right: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("vocab_size", [SMALL, MAIN])
 def bench_step_with_a_draft_tree(benchmark, vocab_size, right):
     """A tree of 22 nodes, of whose levels some are right, beside a step of one row."""
-    several, one = _InAString(vocab_size), _InAString(vocab_size)
+    several, single = _InAString(vocab_size), _InAString(vocab_size)
     logits = rows.batch(vocab_size, 1 + sum(WIDTHS))
     for row in logits:
-        one.path(row[None])
+        single.path(row[None])
     first_of_levels = np.cumsum([0, *WIDTHS[:-1]])
-    path = one.path(logits[[0, *(1 + first_of_levels)]])
+    path = single.path(logits[[0, *(1 + first_of_levels)]])
     tree, number = _tree(path, right), itertools.cycle(range(len(logits)))
     several.path(logits[[0, *(1 + first_of_levels)]])
 
@@ -107,10 +107,10 @@ def bench_step_with_a_draft_tree(benchmark, vocab_size, right):
 
     def step():
         i = next(number)
-        one.scheduler.step(logits[i : i + 1])
+        single.scheduler.step(logits[i : i + 1])
 
     shape = Shape(draft_tree(right), vocab_size, len(logits))
-    measure(benchmark, Work(verify, several.go_back), STEP, shape, {"one row": Work(step, one.go_back)})
+    measure(benchmark, Work(verify, several.go_back), STEP, shape, {"one row": Work(step, single.go_back)})
 
 
 @pytest.mark.parametrize("share", SHARES)

@@ -75,11 +75,11 @@ def walk_tree(
 ) -> np.ndarray:
     """`fill_tree_bitmask` by a copy that accepts tokens and takes them back."""
     tokens, before = checked_tree(token_ids, parents)
-    given = {"work": work} if work is not None and is_bounded(matcher) else {}
+    limits = {"work": work} if work is not None and is_bounded(matcher) else {}
     is_admitted = np.zeros(len(tokens), bool)
     bitmask[row + 1 : row + 1 + len(tokens)] = 0
     copy, path = matcher.fork(), list[int]()
-    copy.fill_bitmask(bitmask, row, **given)
+    copy.fill_bitmask(bitmask, row, **limits)
     for node, parent in enumerate(before):
         if parent >= 0 and not is_admitted[parent]:
             continue
@@ -88,11 +88,11 @@ def walk_tree(
         copy.rollback(len(path) - common)
         del path[common:]
         for other in (*ahead[common:], node):
-            if copy.accept(tokens[other], **given):
+            if copy.accept(tokens[other], **limits):
                 path.append(other)
         if path[-1:] == [node]:
             is_admitted[node] = True
-            copy.fill_bitmask(bitmask, row + 1 + node, **given)
+            copy.fill_bitmask(bitmask, row + 1 + node, **limits)
     return is_admitted
 
 

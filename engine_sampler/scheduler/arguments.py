@@ -109,7 +109,7 @@ def all_drafts_in(
     drafts = no_drafts if chains is None else drafts_in(chains, request_ids, vocabulary)
     if trees is None:
         return [Draft(draft) for draft in drafts]
-    found = []
+    everyone = []
     for request_id, draft, tree in zip(
         request_ids, drafts, _by_request("draft_trees", trees, request_ids), strict=True
     ):
@@ -119,8 +119,8 @@ def all_drafts_in(
             raise RequestError(
                 f"request {named} has draft_token_ids and a tree in draft_trees: one is allowed"
             )
-        found.append(Draft(nodes, parents) if nodes else Draft(draft))
-    return found
+        everyone.append(Draft(nodes, parents) if nodes else Draft(draft))
+    return everyone
 
 
 def _tree_in(tree: Any, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
@@ -136,14 +136,14 @@ def _tree_in(tree: Any, vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
     return nodes, parents
 
 
-def _by_request(name: str, given: Any, request_ids: Sequence[RequestId]) -> Sequence[Any]:
+def _by_request(name: str, entries: Any, request_ids: Sequence[RequestId]) -> Sequence[Any]:
     """What is given for each request, in row order; () for those that a mapping does not name."""
-    if isinstance(given, Mapping):
+    if isinstance(entries, Mapping):
         known = set(request_ids)
-        for request_id in given:
+        for request_id in entries:
             if request_id not in known:
                 raise RequestError(f"{name} names {quoted(request_id)}, which has no rows in this step")
-        given = [given.get(request_id, ()) for request_id in request_ids]
-    if len(given) != len(request_ids):
-        raise RequestError(f"{name} has {len(given)} entries for {len(request_ids)} requests")
-    return given
+        entries = [entries.get(request_id, ()) for request_id in request_ids]
+    if len(entries) != len(request_ids):
+        raise RequestError(f"{name} has {len(entries)} entries for {len(request_ids)} requests")
+    return entries

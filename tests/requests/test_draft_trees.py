@@ -102,21 +102,21 @@ def step_with(scheduler: Scheduler, names: list[Any], trees: Sequence[Tree], cha
 
 
 def random_requests(random: Random) -> list[SamplingParams]:
-    found: list[SamplingParams] = []
-    while len(found) < 4:
-        given = CONSTRAINTS[random.integers(len(CONSTRAINTS))]
+    requests: list[SamplingParams] = []
+    while len(requests) < 4:
+        constraint = CONSTRAINTS[random.integers(len(CONSTRAINTS))]
         without = ("grammar_bias", "infill", "logits_processors", *((
-            "allowed_token_ids", "bad_words", "logit_bias") if "regex" in given else ()))  # fmt: skip
+            "allowed_token_ids", "bad_words", "logit_bias") if "regex" in constraint else ()))  # fmt: skip
         settings = random_settings(random, VOCAB, without=without)
         try:
             params = SamplingParams(
-                **{**settings, "seed": int(random.integers(2**40)), "max_tokens": 9, **given}
+                **{**settings, "seed": int(random.integers(2**40)), "max_tokens": 9, **constraint}
             )
             make_scheduler().add(params)
         except ParameterError:
             continue
-        found.append(params)
-    return found
+        requests.append(params)
+    return requests
 
 
 BACKENDS = {"native": lambda: "native", "numpy": lambda: "numpy", "ahead": DrawsAhead}
@@ -252,7 +252,7 @@ def test_a_step_with_a_beam_search_has_no_trees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "words"),
+    ("trees", "error", "words"),
     [
         ([([1, 2], [-1])], ParameterError, "there are 1 parents for 2 token_ids"),
         ([([1, 2], [-1, 1])], ParameterError, r"parents\[1\]=1 is not allowed: -1 to 0"),
@@ -268,13 +268,13 @@ def test_a_step_with_a_beam_search_has_no_trees() -> None:
         ([([1], [-1])], ValueError, "logits have 1 rows; the requests and drafts need 2"),
     ],
 )
-def test_wrong_trees_are_refused_before_anything_changes(given: Any, error: Any, words: str) -> None:
+def test_wrong_trees_are_refused_before_anything_changes(trees: Any, error: Any, words: str) -> None:
     scheduler = make_scheduler()
     scheduler.add(SamplingParams(mirostat=2, seed=1))
     scheduler.step(model_row([])[None])
     before = snapshot(scheduler)
     with pytest.raises(error, match=words):
-        scheduler.step(np.zeros((1, VOCAB), np.float32), draft_trees=given)
+        scheduler.step(np.zeros((1, VOCAB), np.float32), draft_trees=trees)
     assert snapshot(scheduler) == before
 
 
