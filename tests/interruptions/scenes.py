@@ -172,7 +172,6 @@ CALLS: Sequence[tuple[str, Call]] = (
         "add a group",
         lambda s: s.add_group(SamplingParams(seed=71, n=2, max_tokens=5), [9], request_ids=["x", "y"]),
     ),
-<<<<<<< HEAD
     ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3], "bans": [5, 6]})),
     ("rollback", lambda s: s.rollback("mirostat", 2)),
     ("rollback under a grammar", lambda s: s.rollback("regex", 1)),
@@ -180,19 +179,7 @@ CALLS: Sequence[tuple[str, Call]] = (
     ("rollback of a plugin", lambda s: s.rollback("eager", 1)),
     ("fork", lambda s: s.fork("adaptive", new_request_id="child", seed=5)),
     ("fork under a grammar", lambda s: s.fork("keys", new_request_id="twin", seed=6)),
-    (
-        "trees",
-        lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
-    ),
     ("score the prompt", lambda s: s.score_prompt("logprobs", model_row([3])[None])),
-=======
-    ("drafts", lambda s: step(s, {"plain": [7, 8], "regex": [2], "mirostat": [3, 3, 3]})),
-    ("rollback", lambda s: s.rollback("mirostat", 2)),
-    ("rollback under a grammar", lambda s: s.rollback("regex", 1)),
-    ("rollback of a plugin", lambda s: s.rollback("eager", 1)),
-    ("fork", lambda s: s.fork("adaptive", new_request_id="child", seed=5)),
-    ("fork under a grammar", lambda s: s.fork("keys", new_request_id="twin", seed=6)),
->>>>>>> trees
     ("suspend", lambda s: s.suspend("logprobs")),
     ("resume", lambda s: s.resume("paused")),
     ("another step", step),
@@ -201,16 +188,13 @@ CALLS: Sequence[tuple[str, Call]] = (
     ("remove", lambda s: s.remove("x")),
     ("forced tokens", lambda s: s.forced_tokens("keys")),
     ("explain", lambda s: s.explain()),
-<<<<<<< HEAD
-    ("draft", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
-    ("rollback behind a draft", lambda s: s.rollback("regex", 1)),
-    ("draft again", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
-=======
     (
         "trees",
         lambda s: step_with_trees(s, {"plain": ([7, 8, 9], [-1, -1, 1]), "regex": ([2, 3, 2], [-1, -1, 1])}),
     ),
->>>>>>> trees
+    ("draft", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
+    ("rollback behind a draft", lambda s: s.rollback("regex", 1)),
+    ("draft again", lambda s: s.draft(None, 4, ("grammar", "ngram"))),
     *((f"step {n}", step) for n in range(3)),
 )
 """What is called, in this order."""
