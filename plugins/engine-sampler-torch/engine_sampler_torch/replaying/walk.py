@@ -99,11 +99,16 @@ def walk(rollouts: Rollouts, tokenizer: Tokenizer | None, visit: Visit) -> None:
     )
     row = np.zeros((1, rollouts.vocab_size), np.float32)
     for spans in _batches(rollouts):
+        live = set(scheduler.request_ids)
         for span in spans:
-            if not span.begin:
-                record = rollouts.records[span.record]
-                prompt: Any = rollouts.prompts[span.record]
-                scheduler.add(_of_rows(record.chosen), prompt, request_id=span.record)
+            if span.record in live:
+                continue
+            if span.begin:  # an EOS, after which the output goes on, has ended it
+                scheduler.remove(span.record)
+            params = _of_rows(rollouts.records[span.record].chosen)
+            begin, prompt = rollouts.begins[span.record], rollouts.prompts[span.record].tolist()
+            output = rollouts.outputs[begin : begin + span.begin].tolist()
+            scheduler.add(params, prompt, request_id=span.record, output_token_ids=output)
         _step(scheduler, backend, rollouts, spans, row)
         for span in spans:
             if span.end == rollouts.begins[span.record + 1] - rollouts.begins[span.record]:

@@ -56,6 +56,25 @@ def test_long_outputs_are_walked_through_in_parts(monkeypatch: pytest.MonkeyPatc
     expect_equal(rollout)
 
 
+def test_an_output_may_go_on_after_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = SamplingParams(**PENALTIES, logit_bias={0: 3.0}, top_k=9, seed=3, return_sampling_mask=-1)
+    scheduler = Scheduler(SIZE, limits=RequestLimits.none())  # which knows no EOS
+    scheduler.add(params, [1, 2], request_id="a")
+    logits, tokens, masks = normal_logits(np.random.default_rng(5), 12, SIZE), [], []
+    for i in range(12):
+        result = scheduler.step(logits[i : i + 1])
+        assert result.sampling_mask is not None
+        tokens += result.tokens(0)
+        masks.append(result.sampling_mask)
+    assert 0 in tokens[:8]
+    monkeypatch.setattr(walk, "_MOST_ROWS", 2)
+    mask = SamplingMask.concatenate(masks)
+    record = ReplayRecord(params.replace(dry_sequence_breakers=[]), [1, 2], tokens, mask)
+    assert 0 in tokenizer(SIZE).eos_token_ids
+    logprobs = replay(torch.from_numpy(logits), record, tokenizer=tokenizer(SIZE))
+    np.testing.assert_array_equal(logprobs.numpy(), mask.logprobs)
+
+
 def test_requests_of_one_call_keep_their_parameters() -> None:
     random = np.random.default_rng(6)
     rollout = Rollout(random, [random_params(random, SIZE) for _ in range(12)], SIZE, 7)
