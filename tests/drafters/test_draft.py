@@ -303,7 +303,7 @@ def test_an_interrupted_state_is_made_anew() -> None:
         lambda text, count: 1 / 0,
         lambda text, count: np.zeros((2, 2)),
     ],
-    ids=str,
+    ids=lambda draft: "a call" if callable(draft) else str(draft),
 )
 def test_a_drafter_that_fails_is_logged_once_and_no_request_ends(
     draft: Any, caplog: pytest.LogCaptureFixture
