@@ -19,7 +19,7 @@ _TERM = re.compile(r"^(\S(?:.*?\S)?) {2,}(\S.*)$")
 _LEAD = re.compile(r"^(Formula|Sources?|Breakers|Neutral|The history|Semantics)\b([^:.]*:)")
 _LATER = re.compile(r" (?=(?:Sources?|Semantics): )")
 _NUMBERED = re.compile(r"^(\d+\.|-) ")
-_NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:=\w+|\(\w*\))?)(?!\w)")
+_NAME = re.compile(r"(?<![\w.])([A-Za-z][A-Za-z0-9]*_\w+(?:\.cpp|=\w+|\(\w*\))?)(?!\w)")
 
 LONGEST_CELL = 40
 """The most words in a cell of a table."""

@@ -27,7 +27,8 @@ def source(value: Any) -> str:
     if isinstance(value, float):
         return f'float("{value}")' if math.isinf(value) else f"{value:.6g}"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{source(k)}: {source(v)}" for k, v in value.items()) + "}"
+        entries = (f"{k if isinstance(k, tuple) else source(k)}: {source(v)}" for k, v in value.items())
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(source, value))}]"
     if isinstance(value, str) and not {'"', "'"} & set(value):

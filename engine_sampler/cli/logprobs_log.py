@@ -13,20 +13,21 @@ class LogprobsLog:
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        self._lines: dict[RequestId, list[str]] = {}
+        self._lines: dict[RequestId, list[list[str]]] = {}
 
     def add(self, result: StepResult) -> None:
-        """Note the tokens of a step, one row for each request."""
-        if result.logprobs is None:
-            return
+        """Note the tokens of a step, one row for each request, and drop those that it takes back."""
         for i, request_id in enumerate(result.request_ids):
-            lines = self._lines.setdefault(request_id, [])
-            tables = result.logprobs.by_mode.items()
-            lines += [self._line(mode, entries, i) for mode, entries in tables if entries.ranks[i]]
+            tokens = self._lines.setdefault(request_id, [])
+            if result.rewinds and result.rewinds[i]:
+                del tokens[-result.rewinds[i] :]
+            if result.logprobs is not None and result.token_ids[i] >= 0:
+                tables = result.logprobs.by_mode.items()
+                tokens.append([self._line(mode, entries, i) for mode, entries in tables if entries.ranks[i]])
 
     def lines(self, request_id: RequestId) -> list[str]:
         """One line per token and mode: the token, its logprob and rank, and the likeliest tokens."""
-        return self._lines.get(request_id, [])
+        return [line for lines in self._lines.get(request_id, []) for line in lines]
 
     def _line(self, mode: str, entries: Logprobs, i: int) -> str:
         cells = [

@@ -111,7 +111,7 @@ def read_value(param: Param, text: str | bool) -> Any:
 def _joined(param: Param, texts: list[str]) -> Any:
     """The value of an option that may be given several times: all entries, of lists and objects as well."""
     values = [read_value(param, text) for text in texts]
-    if len(values) == 1:
+    if len(values) == 1 and not isinstance(values[0], int):
         return values[0]
     if all(isinstance(value, dict) for value in values):
         return {key: entry for value in values for key, entry in value.items()}

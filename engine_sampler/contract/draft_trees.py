@@ -57,7 +57,8 @@ def fill_tree_bitmask(
     bitmask  int32 [rows, ceil(vocab / 32)]: `row` gets the mask of the text's next token, row + 1 + i that of
              the token after node i, all 0 where the text cannot go.
 
-    Returns bool [nodes], which of them the matcher admits after those before them. Raises what it raises.
+    Returns bool [nodes], which of them the matcher admits after those before them. Raises what the matcher
+    raises, and `ParameterError` for lists that are no tree.
     """
     own = getattr(matcher, "fill_tree_bitmask", None)
     if own is not None:

@@ -29,8 +29,16 @@ class Ngram(Drafter):
 
     name = "ngram"
     params = (
-        Param("prompt_lookup_max", int, 8, low=1, high=64, switch=False, doc="most tokens that are matched"),
-        Param("prompt_lookup_min", int, 2, low=1, high=64, switch=False, doc="fewest tokens that match"),
+        Param(
+            "prompt_lookup_max",
+            int,
+            8,
+            low=1,
+            high=64,
+            switch=False,
+            doc="most tokens that the drafter ngram matches",
+        ),
+        Param("prompt_lookup_min", int, 2, low=1, high=64, switch=False, doc="fewest tokens that it matches"),
     )
 
     def check(self, params: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "negative_prompt": ("",),
     },
     "contrastive search reads hidden states, which are the engine's": {"penalty_alpha": (0,)},
-    "no sampler for it is installed": {"p_less_exponent": (2,)},
+    "p_less squares the probabilities": {"p_less_exponent": (2,)},
     "use_beam_search and beam_width ask for a beam search": {"num_beams": (1,), "beam_width_array": ([],)},
     "beams of a search do not compete for diversity": {"beam_search_diversity_rate": (0,)},
     "temperature=0 is greedy": {"do_sample": (True,)},
@@ -38,9 +38,10 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "order places the temperature": {"temperature_last": (False,), "sampler_priority": ([], "")},
     "mirostat is its name here": {"mirostat_mode": (0,)},
     "repetition_penalty_slope is its name here": {"rep_pen_slope": (1, 0)},
-    "logit_bias of -inf removes tokens": {"custom_token_bans": ("", []), "embedding_bias": ([],)},
+    "suppress_tokens removes tokens": {"custom_token_bans": ("", [])},
+    "logit_bias is its name here": {"embedding_bias": ([],)},
     "(?i:…) in a pattern ignores case": {"banned_regex_case_insensitive": ([],)},
-    "bans go back by rules of their own": {
+    "how often bans rewind is fixed": {
         "banned_n": (1,),
         "rewind_count_max": (-1,),
         "banbuffer_size": (0,),
@@ -75,9 +76,11 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "frmtrmblln": (False,),
         "frmtrmspch": (False,),
     },
-    "no plugin for watermarks is installed": {"watermark": (False, {}), "watermarking": (False,)},
+    "the server sets watermarks, with engine-sampler-watermark": {
+        "watermark": (False, {}),
+        "watermarking": (False,),
+    },
     "prompt_logprob_start is its name here": {"logprob_start_len": (-1,)},
-    "logprob_token_ids is its name here": {"token_ids_logprob": ([],)},
     "logprobs_mode chooses them": {"sampling_logprobs_mode": ("selected",)},
 }
 """Features that this library lacks, by the reason: their keys in requests of other systems, and the values

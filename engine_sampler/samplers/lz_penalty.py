@@ -20,7 +20,7 @@ class LzPenalty(Sampler):
 
     The history is the last lz_penalty_window tokens of the output. A place in it counts if lz_penalty_ngram
     tokens or more precede it. There, m is 1 + the number of tokens before the place that are also the last
-    ones of the history, of which lz_penalty_ngram count; d is how many tokens there are from it to the end. A
+    ones of the history, at most lz_penalty_ngram; d is how many tokens there are from it to the end. A
     token's cost is the least (log2(d + 1) + log2 m) / m of its places. It lies within 0 and log2 V for a
     vocabulary of V tokens, and a token without a place costs log2 V.
 

@@ -13,7 +13,7 @@ from ._columns import finite_columns
 
 
 class RepetitionNgram(Sampler):
-    """Leave only EOS once the last tokens of the output occur in it a number of times.
+    """Leave only EOS once the last tokens of the output have occurred in it a given number of times.
 
     Formula: the last repetition_ngram_size tokens are also found elsewhere in the last 1,024 tokens of the
     output, repetition_ngram_threshold − 1 times or more; occurrences may overlap. It then removes every

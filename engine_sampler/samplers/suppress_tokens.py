@@ -23,8 +23,9 @@ class Suppressed(NamedTuple):
 class SuppressTokens(Sampler):
     """Remove suppress_tokens always, and begin_suppress_tokens as the first token of the output.
 
-    If `forced_bos_token_id` determines the first token, since the prompt has one token or none, the second is
-    meant. If no token is left, the request ends with an error. [] is neutral. Source: transformers (Whisper).
+    If the prompt has at most one token and `forced_bos_token_id` determines the first one, the second is
+    meant in its place. If no token is left, the request ends with an error. [] is neutral. Source:
+    transformers (Whisper).
     """
 
     name = "suppress_tokens"

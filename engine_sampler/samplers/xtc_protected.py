@@ -14,10 +14,10 @@ from .xtc import Xtc, without_top_choices
 
 
 class XtcProtected(Truncation):
-    """As `xtc`, for which some tokens are no top choices: they are never dropped, nor the one that stays.
+    """`xtc` with protected tokens: they are never dropped, and do not count as the top choice that stays.
 
-    Which ones, xtc_protected_ids says: line ends and EOS, usually. Shares are still those of all tokens, and
-    the coin is that of `xtc`. [] is neutral. Source: exllamav3 (protected_token_ids), and mlx-lm
+    xtc_protected_ids are usually line ends and EOS. Shares are still those of all tokens, and the coin is
+    that of `xtc`. [] is neutral. Source: exllamav3 (protected_token_ids), and mlx-lm
     (xtc_special_tokens), where a special token may be the last top choice, so that all others are dropped.
     """
 

@@ -168,8 +168,9 @@ class _Drafting:
                  first is asked first, and again behind whatever any of them adds.
 
         A draft is cut where grammar, phase, `allowed_token_ids`, `bad_words` or `min_tokens` refuses a token,
-        behind EOS, and one token before the request reaches its length. Requests of beam searches have none,
-        nor have those that have left. A drafter that fails is logged once, and no request ends by it.
+        behind EOS, and one token before the request reaches its length. Beam searches have none, nor have
+        requests that have left. A drafter that fails is logged once, and no request ends by it. Raises
+        `RequestError` for unknown requests.
         """
         most = LONGEST.check(max_tokens)
         default = drafters_named(CORE_PARAMS["drafter"].check(drafter) or ())

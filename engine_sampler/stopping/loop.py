@@ -44,8 +44,8 @@ class LoopTracker:
 
 
 class LoopCriteria(StoppingCriteria):
-    """Ends a request whose output loops, with finish_reason "repetition" and stop_reason "loop_detected": its
-    last tokens repeat a pattern, all of them.
+    """Ends a request whose last tokens all repeat one pattern, with finish_reason "repetition" and
+    stop_reason "loop_detected".
 
     Formula: each of the last loop_detect_window tokens equals the one p tokens before it, for a p of at most
     loop_detect_window // loop_detect_min_reps. `repetition_detection` looks for a number of
@@ -59,7 +59,7 @@ class LoopCriteria(StoppingCriteria):
     is_limit = True
     params = (
         Param("loop_detect_window", int, 0, low=0, high=65_536,
-              doc="end when so many tokens are nothing but repeats; 0 is off"),
+              doc="end when this many newest tokens repeat one pattern; 0 is off"),
         Param("loop_detect_min_reps", int, 3, low=2, high=1024, switch=False,
               doc="how often they must repeat the pattern"),
     )  # fmt: skip

@@ -52,6 +52,15 @@ def test_generate_prints_several_completions_best_first(corpus, options, statist
     assert done.stderr.count("4 tokens") == 2
 
 
+def test_generate_prints_no_logprobs_of_tokens_that_are_taken_back(corpus):
+    options = ("--temperature", "0", "--max-tokens", "4", "--ignore-eos", "--logprobs", "0")
+    command = ("generate", "--prompt", "The", "--corpus", corpus, *options)
+    text = run(*command).stdout.rstrip("\n")
+    banned = run(*command, "--banned-strings", text)
+    assert banned.stdout.rstrip("\n") != text
+    assert banned.stderr.count("(rank ") == 4
+
+
 def test_generate_accepts_parameters_as_options(corpus):
     needs_extra()
     done = run(

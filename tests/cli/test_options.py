@@ -112,6 +112,7 @@ def test_an_option_of_the_command_takes_precedence_over_a_parameter_of_the_same_
         (["--stop", "a", "--stop", "b"], {"stop": ["a", "b"]}),
         (["--stop", "a", "--stop", '["b", "c"]'], {"stop": ["a", "b", "c"]}),
         (["--stop-token-ids", "[3]", "--stop-token-ids", "4"], {"stop_token_ids": [3, 4]}),
+        (["--suppress-tokens", "3"], {"suppress_tokens": [3]}),
         (["--stop-regex", "a+", "--stop-regex", "b"], {"stop_regex": ["a+", "b"]}),
         (["--logit-bias", '{"3": 1}', "--logit-bias", '{"4": 2}'], {"logit_bias": {3: 1, 4: 2}}),
         (["--top-k", "3", "--top-k", "4"], {"top_k": 4}),

@@ -25,14 +25,13 @@ class _ScoresPrompts(ABC):
     _runner: StepRunner
 
     def score_prompt(self, request_id: RequestId, logits: Any) -> PromptScores:
-        """The logprobs of a prompt, for clients that ask for `prompt_logprobs` or
-        `prompt_logprob_token_ids`.
+        """The logprobs that `prompt_logprobs` and `prompt_logprob_token_ids` ask for.
 
-        logits  the next rows of the prompt, as chunks of the prefill give them, from `prompt_logprob_start`
-                on; the last row belongs to the first step.
+        logits  [rows, ≥ vocab]: the next rows of the prompt, chunk by chunk from `prompt_logprob_start` on;
+                the prompt's last row belongs to the first step.
 
         Nothing is kept, and siblings and forks share what is done. Raises `RequestError` for other requests,
-        ValueError for rows that are not left.
+        ValueError for more rows than are left.
         """
         with self._step_lock:
             scoring = self._requests.find(request_id).prompt_scoring
