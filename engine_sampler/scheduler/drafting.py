@@ -161,16 +161,12 @@ class _Drafting:
         """Guesses at the next tokens of requests, default all live ones, for `step(draft_token_ids=…)`: 1 to
         `max_tokens` (at most 128) ids for each request that has any. No token depends on them.
 
-            drafts = scheduler.draft(ids)
-            result = scheduler.step(model.forward(ids, drafts), ids, drafts or None)
+        drafter  the name of a drafter, or several, for requests whose parameters name none. They are asked in
+                 this order, and again after each addition.
 
-        drafter  what drafts for requests whose parameters name none: the name of a drafter, or several. The
-                 first is asked first, and again behind whatever any of them adds.
-
-        A draft is cut where grammar, phase, `allowed_token_ids`, `bad_words` or `min_tokens` refuses a token,
-        behind EOS, and one token before the request reaches its length. Beam searches have none, nor have
-        requests that have left. A drafter that fails is logged once, and no request ends by it. Raises
-        `RequestError` for unknown requests.
+        A draft is cut where a mask refuses a token, behind EOS, and one token before the request reaches its
+        length. Beam searches have none, nor have requests that have left. A drafter that fails is logged
+        once. Raises `RequestError` for unknown requests.
         """
         most = LONGEST.check(max_tokens)
         default = drafters_named(CORE_PARAMS["drafter"].check(drafter) or ())

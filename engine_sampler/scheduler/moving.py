@@ -60,12 +60,11 @@ class _Movable(ABC):
     def _admit(self, newcomers: Newcomers, grammar: Any, client: Hashable) -> None: ...
 
     def suspend(self, request_id: RequestId) -> Record:
-        """Take a live request out of the steps, with everything that it has: its tokens and their logprobs,
-        the states of its samplers, selector, grammar and criteria, and its text. Returns its record.
+        """Take a live request out of the steps, with all its state. Returns its record.
 
-        This is how to preempt a request, whose cache the engine frees. It is not in `request_ids`, and cannot
-        be stepped or changed until `resume`; `remove` ends it with `abort`. `export` is how it
-        continues in another process.
+        So a request is preempted, and the engine frees its cache. It is not in `request_ids`, and cannot be
+        stepped or changed until `resume`; `remove` ends it with `abort`. `export` takes it to another
+        process.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_single(request_id)
@@ -81,8 +80,8 @@ class _Movable(ABC):
         self._requests.observers.notify("request_resumed", request_id)
 
     def export(self, request_id: RequestId) -> dict[str, Any]:
-        """A live or suspended request as JSON, for `add_exported` in any process: its parameters, seed and
-        tokens, and with each token what mirostat, adaptive_p and criteria have to know. Changes nothing.
+        """A live or suspended request as JSON, for `add_exported` in any process: parameters, seed,
+        tokens, and what selectors and criteria have to know of each. Changes nothing.
 
         Not in it: `max_time` begins anew, and so do criteria, parsers and grammars that are objects of your
         own, which `add_exported` takes. Raises `RequestError` for a request of a beam search, one that has
@@ -105,8 +104,8 @@ class _Movable(ABC):
         client: Hashable = None,
         parser: AnswerParser | None = None,
     ) -> RequestId:
-        """Add a request that `export` has written, here or elsewhere; returns its id, by default the one that
-        it had. It continues with the same tokens, logprobs and text as there, on any exact backend.
+        """Add a request that `export` has written; returns its id, by default its old one. It continues with
+        the same tokens, logprobs and text, on any exact backend.
 
         Arguments and errors are those of `add`. `grammar` is needed if the request was added with one that is
         no text.

@@ -39,41 +39,38 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
     """Samples for many requests at once; requests join and leave between any two steps.
 
     vocab_size      tokens; logits may be wider (padded heads).
-    tokenizer       for text, and for parameters given as text.
+    tokenizer       for text, also in parameters.
     eos_token_ids   default: the tokenizer's.
     max_model_len   prompt and output together; reaching it ends a request with `length`.
     backend         "auto", a registered name, or a `Backend`.
-    num_threads     for backends that use threads (`native` uses one by default); tokens do not depend on it.
+    num_threads     for backends that use threads (`native` uses one by default).
     limits          how much one request may ask for; default: `RequestLimits()`.
     grammar_limits  what grammars that requests bring as text may need; default: `grammar.Limits()`.
-    grammar_engine  the name of the `ConstraintReader` that reads them; default: as
-                    `ENGINE_SAMPLER_GRAMMAR_ENGINE` says, or this package's own.
-    grammar_compiler  a `grammar.GrammarCompiler`, which compiles them in the background: `add` returns at
-                    once, and a request whose grammar is not in the cache is among `waiting_ids` first. By
-                    default, `add` compiles them.
+    grammar_engine  the name of the `ConstraintReader` that reads them; default:
+                    `ENGINE_SAMPLER_GRAMMAR_ENGINE`, or this package's own.
+    grammar_compiler  a `grammar.GrammarCompiler`, which compiles them in the background: until then, their
+                    requests are among `waiting_ids`. By default, `add` compiles them.
     on_ready        called, usually on a thread of the compiler, when a waiting request can start.
-    postpone        whether a step leaves out a request whose grammar or samplers need more work than a step
-                    may do: its row gives no token (`StepResult.token_ids`). False: steps take what they need.
+    postpone        whether a step leaves out requests whose grammar or samplers need more work than it may
+                    do: their rows give no token. False: steps take what they need.
     keep_faulty     whether requests go on whose rows are faulty (NaN, +inf, nothing left), but for beams.
-    name            what observers are told of it, 1 to 100 characters; default: a number.
+    name            its name for observers, 1 to 100 characters; default: a number.
 
     `add`, `add_group`, `accept` and `remove` may be called from any thread, and by plugins: they take effect
-    at once, or after the step that is running. All other methods that change or run requests belong to one
-    thread: called while a step runs, by another thread or by a plugin of that step, they raise RuntimeError
-    and change nothing.
+    at once, or after the running step. Other methods that change or run requests belong to one thread: called
+    during a step, by another thread or by a plugin, they raise RuntimeError and change nothing.
 
-    An exception that comes from outside, as a signal handler, `sys.exit` in a plugin or scarce memory raise
-    it, may interrupt any call. A `step`, `add`, `add_group`, `accept`, `fork`, `prepare` or `process` that
-    raises has changed nothing, and can be repeated: a step with the same logits gives the same tokens. A
-    `remove`, `rollback` or `suspend` that had begun is brought to its end, `resume` is taken back; `record`
-    and `request_ids` tell which. Only an interruption after the last change, while observers are told or the
-    call returns, finds the work done: `last_result` is then another one than before the step. Some
-    requests end there with `error`: one whose own part has run out of memory before, and one whose sampler or
-    criterion does. So does one whose grammar is an object of your own that was interrupted in a change.
+    An exception from outside (a signal handler, `sys.exit` in a plugin, scarce memory) may interrupt any
+    call. A `step`, `add`, `add_group`, `accept`, `fork`, `prepare` or `process` that raises has changed
+    nothing, and can be repeated: a step with the same logits gives the same tokens. A `remove`, `rollback` or
+    `suspend` that had begun is completed, `resume` is undone; `record` and `request_ids` tell which. An
+    interruption after the last change finds the work done: `last_result` is then a new one. A request ends
+    with `error` there if its sampler or criterion runs out of memory, another part of it does twice, or its
+    grammar is an object of your own that was interrupted in a change.
 
     In the child of `os.fork` a scheduler goes on, unless another thread was inside one of its methods: then
-    they raise RuntimeError, and the child needs another one. Compiled grammars may be used there (a fork
-    waits for calls on them), and tokenizers, unless a thread was using one for the first time.
+    they raise RuntimeError. Compiled grammars may be used there, and tokenizers, unless
+    a thread was using one for the first time.
     """
 
     def __init__(
@@ -125,8 +122,8 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
 
     @property
     def last_result(self) -> StepResult | None:
-        """The result of the last step that was done; None before the first. A step that was interrupted so
-        late that it could not return its result leaves it here."""
+        """The result of the last step that was done; None before the first. A step that is interrupted
+        too late to return leaves its result here."""
         self._step_lock.settle()
         return self._requests.keeping.last_result
 
@@ -142,9 +139,8 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
 
     @property
     def waiting_ids(self) -> list[RequestId]:
-        """The requests that cannot be stepped yet, because the `grammar_compiler` compiles their grammars, in
-        order of arrival. The next reading of `request_ids` after that includes them. Their `max_time` begins
-        then."""
+        """The requests whose grammars the `grammar_compiler` compiles, in order of arrival. The next reading
+        of `request_ids` after that includes them, and their `max_time` begins."""
         return self._waiting.ids
 
     def wait_ready(self, timeout: float | None = None) -> bool:
@@ -166,21 +162,19 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
     ) -> RequestId:
         """Add a request; returns its id (`request_id`, or a new integer).
 
-        output_token_ids  output that it already has: it continues exactly as if these tokens had been drawn
-                          here. But selectors which learn from their own draws (mirostat, adaptive_p) start
-                          from scratch, and no logprobs of these tokens are known. To preempt a
-                          request and continue it later with both, use `suspend` and `resume`.
+        output_token_ids  output that it already has: it continues as if these tokens had been drawn here.
+                          But selectors that learn from their draws (mirostat, adaptive_p) start from
+                          scratch, and these tokens have no logprobs: `suspend` and `resume` keep both.
         grammar           a compiled grammar, any object with a matcher's methods
                           (`engine_sampler.grammar.Matcher`), Lark text, or the name of a grammar. Text and
-                          a `Grammar` are compiled first, which may take long: give the scheduler a
-                          `grammar_compiler` if that matters.
+                          a `Grammar` are compiled first, which may take long: a
+                          `grammar_compiler` does it in the background.
         stopping_criteria  further criteria: `StoppingCriteria`, or functions and objects that are called as
                           transformers' are, `(input_ids, scores) -> bool [rows]`. These are called after
-                          each token, with prompt and output as one row and without scores, see
-                          `called_criteria.CalledCriteria`.
+                          each token, with prompt and output as one row and without scores.
         position          the index of its next token; default: the length of its history.
         client            whose request it is, see `GrammarCompiler.submit`: clients take turns where grammars
-                          are compiled in the background.
+                          are compiled.
         parser            what reads the answer: `StepResult.deltas` says what it has read. It follows the
                           request through drafts, `accept`, `rollback` and `fork`.
 
@@ -216,9 +210,9 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
         row of logits for all of them in the first step. `best` ranks them when they are done.
 
         With `use_beam_search` the siblings are the `beam_width` (default `best_of`, or `n`) texts of one
-        search (`beam_search.BeamSearch`). All their rows belong in the same step; `StepResult.parent_ids`
-        names for each row the request whose cache it continues, which its new token follows. They end
-        together, the best text under the first id; until then they have no text.
+        search. All their rows belong in the same step; `StepResult.parent_ids` names for each row the request
+        whose cache it continues. They end together, the best text under the first id; until then they have no
+        text.
         """
         count = checked_count(self, params, grammar)
         check_parser(parser, is_search=params["use_beam_search"])
@@ -240,7 +234,7 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
         the best first; ties keep their order.
 
         Siblings that ended with `error` come last. Raises `RequestError` if the logprobs of only some of the
-        others are known, as after resuming one with `add(output_token_ids=…)`.
+        others are known.
         """
         requests = [self._requests.find(r) for r in request_ids]
         return [r.id for r in ranked(requests)[: requests[0].params.n]]
@@ -249,7 +243,7 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
         """Add tokens chosen elsewhere (jump-forward, another sampler); they may end the request.
 
         logprobs  the logprob of each token, for criteria that use it (`assistant_confidence_threshold`);
-                  default: 0 for each, a probability of one.
+                  default: 0 for each.
 
         Tokens after the one that ends it are dropped. Selector state that follows drawn tokens (mirostat's)
         does not move. What needs more of the grammar's work than one step may do joins with the next steps.
@@ -262,8 +256,8 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
     def remove(self, request_id: RequestId) -> Record:
         """Forget a request; a live one ends with `abort`. Returns its record.
 
-        During a step, the record shows how far that step has come. The grammar of a waiting request is not
-        compiled if nobody else waits for it and compiling has not begun.
+        During a step, the record shows how far that step has come. A waiting request's grammar
+        is only compiled if others wait for it or compiling has begun.
         """
         with self._step_lock.lock:
             record = self._requests.remove(request_id)
@@ -311,11 +305,10 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
             self._runner.fill_masks(self._requests.plan(request_ids).inputs)
 
     def forced_tokens(self, request_id: RequestId) -> list[int]:
-        """The tokens about which the request's grammar, or its phase, leaves no choice, [] if there is a
-        choice.
+        """The tokens about which the request's grammar, or its phase, leaves no choice; [] if none.
 
-        An engine may run them through the model in one pass and hand them to `accept` (jump-forward),
-        which saves a step for each. A grammar that fails ends its request with the next step.
+        An engine may run them through the model in one pass and hand them to `accept` (jump-forward). A
+        grammar that fails ends its request with the next step.
         """
         with self._step_lock.lock, self._step_lock:
             request = self._requests.find_live(request_id)
@@ -337,21 +330,19 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
                          add requests.
         draft_token_ids  guesses for each request (in row order, or by id). A request with k drafts
                          has k + 1 consecutive rows; drafts are accepted as long as they equal the draw.
-        draft_trees      trees of guesses, given likewise: (token_ids, parents) for each request, None for
-                         none. Node i follows node parents[i] < i, or the request itself for −1. A request
-                         with k nodes, at most 1,024, has k + 1 consecutive rows, the one behind node i being
-                         row 1 + i. One path is accepted, `StepResult.accepted_rows`. Of children with the
-                         same token the first counts. A request has a tree or `draft_token_ids`, not both.
+        draft_trees      likewise trees of at most 1,024 guesses: (token_ids, parents) for each request, or
+                         None. Node i follows node parents[i] < i, or for −1 the request itself, and has row
+                         1 + i of the request's k + 1. One path is accepted (`StepResult.accepted_rows`): of
+                         children with the same token, the first. A request has a tree or `draft_token_ids`.
         strict           refuse ids whose requests have left. By default their rows are skipped, and
-                         `StepResult.skipped` names them: another thread may remove a request, or end it with
-                         `accept`, during the forward pass.
+                         `StepResult.skipped` names them: another thread may end a request during the
+                         forward pass.
 
         A faulty row ends its request with `error`. Raises `RequestError`, `ParameterError`,
         ValueError or TypeError for wrong ids and arrays before anything changes.
 
-        A step that is interrupted, by KeyboardInterrupt or MemoryError say, has not been done unless
-        `last_result` is new: repeat it with the same logits. If the backend runs out of memory again, the
-        requests of the step end with `error`.
+        If the backend runs out of memory in the step that repeats an interrupted one, its requests end with
+        `error`.
         """
         started = time.perf_counter()
         with self._step_lock:
@@ -370,18 +361,17 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
         draft_trees: Sequence[Any] | Mapping[RequestId, Any] | None = None,
         strict: bool = False,
     ) -> BegunStep:
-        """The first half of `step`, which queues the work of the device and does not wait for it: the engine
-        begins its next forward pass with the tokens that will be there, and finishes the step while that
-        runs.
+        """The first half of `step`: it queues the device's work and does not wait for it. The engine begins
+        its next forward pass with the tokens that will be there, and finishes the step while that runs.
 
             begun = scheduler.begin(logits)
             logits = model(begun.token_ids_on_device)  # queued behind the draws
             result = begun.finish()                     # waits for the draws alone
 
-        Arguments and errors are those of `step`. Until the step is finished, it counts as running: requests
-        can be added, `accept` and `remove` wait for its end. Requests that end in it have a row in the pass
-        that is under way: name the ids that it was made for in the next step, which skips them. Backends that
-        do not work on a device draw here, and `token_ids_on_device` is None.
+        Arguments and errors are those of `step`. The step counts as running until it is finished: requests
+        can be added, `accept` and `remove` wait. Requests that end in it have a row in the pass under way:
+        name them in the next step, which skips them. Backends without a device draw here, and
+        `token_ids_on_device` is None.
         """
         started = time.perf_counter()
         with self._step_lock:
@@ -408,8 +398,8 @@ class Scheduler(_Drafting, _Movable, _ScoresPrompts):
         """The chain without selector and without state change: float32 [rows, vocab], −inf = removed.
 
         before_choice  leave out temperature 0, too, after which only the best token is left.
-        on_device      return a tensor on the device of the logits if the backend processes them there: a new
-                       one of the backend's kind. By default, and else, a NumPy array.
+        on_device      return a new tensor of the backend's kind if it processes the logits on their device;
+                       else a NumPy array.
 
         A faulty row is all NaN, and the reason is logged; so is the row of a request that has left, or that
         needs more work than one step may do: another call continues it.

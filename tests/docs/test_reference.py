@@ -75,7 +75,7 @@ def test_a_method_is_shown_with_its_signature_its_parameters_and_links(
 ) -> None:
     text = pages["reference/scheduler.md"].partition("### `Scheduler.add`\n")[2].partition("\n### ")[0]
     assert "    request_id: RequestId | None = None,\n" in text
-    assert "\n- `output_token_ids`: output that it already has: " in text
+    assert "\n| `output_token_ids` | output that it already has: " in text
     assert "[`suspend`](#schedulersuspend)" in text
     assert "[`GrammarCompiler.submit`](compiling.md#grammarcompilersubmit)" in text
 
