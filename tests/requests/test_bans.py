@@ -428,6 +428,19 @@ def test_a_token_that_a_phase_forces_stays() -> None:
     assert record.unenforced == ["'ab' stays in the text: nothing else can come there"]
 
 
+def test_a_request_that_has_moved_still_says_why_a_ban_stays() -> None:
+    engine = forced(b"", banned_strings=["a"], allowed_token_ids=[0], seed=1)
+    for _ in range(3):
+        engine.step()
+    assert engine.scheduler.record(engine.id).unenforced
+    state = json.loads(json.dumps(engine.scheduler.export(engine.id)))
+    other = Scheduler(VOCAB, TOKENIZER)
+    moved = other.add_exported(state)
+    assert other.record(moved).unenforced == engine.scheduler.record(engine.id).unenforced
+    with pytest.raises(ParameterError, match=r"state\['passed'\]"):
+        other.add_exported({**state, "request_id": 9, "passed": 5})
+
+
 @pytest.mark.parametrize(("extra", "bound"), [(0, 20), (15, 32)])
 def test_rewinds_in_a_row_are_bounded(extra: int, bound: int) -> None:
     size = 60

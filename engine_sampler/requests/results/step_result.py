@@ -126,7 +126,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "token_ids": integers,
     "first_rows": integers,
     **dict.fromkeys(
-        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens".split(),
+        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens rewinds "
+        "withheld".split(),
         as_it_is,
     ),
     "logprobs": Logprobs.from_dict,

@@ -91,6 +91,7 @@ class Newcomers:
     streamed  the number of tokens of that output whose text is known; None: all.
     prompt_scoring  the rows of their prompt that are to be scored; None: none.
     rewinds   where bans have taken it back.
+    passed    why bans have let text stay; None if they have not.
     healed    the token that was the last of the prompt, and is drawn again.
     """
 
@@ -111,6 +112,7 @@ class Newcomers:
     streamed: int | None = None
     prompt_scoring: PromptScoring | None = None
     rewinds: Sequence[Rewind] = ()
+    passed: str | None = None
     healed: int | None = None
 
     @classmethod
@@ -199,6 +201,8 @@ class Newcomers:
         request.position = self.position
         if request.has_bans and (self.position or 0) >= ATTEMPT // 2:
             raise ParameterError(f"position={self.position} is not allowed with bans: less than 2^39")
+        if request.bans is not None:
+            request.bans.passed = self.passed
         if self.rewinds and request.has_bans:
             length = len(self.history) if self.position is None else self.position
             request.position = length + self.rewinds[-1].draws * ATTEMPT

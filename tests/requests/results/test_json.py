@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Logprobs, ParameterError, Record, SamplingParams, StepResult
+from engine_sampler import Logprobs, ParameterError, Record, SamplingParams, Scheduler, StepResult, Tokenizer
 from engine_sampler.arithmetic import GivenLogprobs
 from engine_sampler.messages import MessageParser
 
@@ -69,6 +69,16 @@ def test_results_of_steps_come_back(way: Any) -> None:
     skipped = scheduler.step(np.zeros((1, 40), np.float32), missing[:1])
     assert list(skipped.skipped) == [0]
     expect_same(way(skipped), skipped)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_bans_take_back_and_withhold_comes_back(way: Any) -> None:
+    scheduler = Scheduler(3, Tokenizer([b"a", b"b", b"c"]))
+    scheduler.add(SamplingParams(banned_strings=["ab"], temperature=0))
+    withheld, rewound = (scheduler.step(np.eye(3, dtype=np.float32)[[i]]) for i in range(2))
+    assert (withheld.withheld, rewound.rewinds) == ([1], [1])
+    for result in (withheld, rewound):
+        expect_same(way(result), result)
 
 
 @pytest.mark.parametrize("way", WAYS)
