@@ -85,7 +85,8 @@ class Newcomers:
     is_group  whether they compete or search together, even if there is only one.
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
-    parser    what reads the first one's answer; copies of it read the others'.
+    parser    what reads the first one's answer, the output that they begin with first; copies of it read the
+              others'.
     grammar   the argument of that name; None if the parameters name one, or none is.
     logprobs  of the output that they begin with, if they are recorded.
     streamed  the number of tokens of that output whose text is known; None: all.
@@ -130,9 +131,8 @@ class Newcomers:
         grammar: Any = None,
         is_moved: bool = False,
     ) -> Newcomers:
-        """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
-        then. The token to heal has been taken off the prompt of one that `is_moved`. Raises
-        `ParameterError`."""
+        """Requests that begin with `tokens`, which are their prompt and their output. The token to heal has
+        been taken off the prompt of one that `is_moved`. Raises `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -147,9 +147,6 @@ class Newcomers:
             history, healed = _without_healed(history, params, vocabulary, grammar, parser)
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
-        if parser is not None:
-            unread = history.output_token_ids[len(parser) :].tolist()
-            call_for_add("the parser", parser.feed, unread)
         return cls(
             ids,
             params,
@@ -208,7 +205,9 @@ class Newcomers:
             request.position = length + self.rewinds[-1].draws * ATTEMPT
         request.given_grammar = self.grammar
         request.prompt_scoring = self.prompt_scoring
-        request.answer = None if self.parser is None else AnswerReader(self.parser)
+        if self.parser is not None:
+            request.answer = AnswerReader(self.parser)
+            call_for_add("the parser", request.answer.read, request, {})
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)
         if self.logprobs is not None:
