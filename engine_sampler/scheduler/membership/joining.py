@@ -207,7 +207,7 @@ class Newcomers:
         request.prompt_scoring = self.prompt_scoring
         if self.parser is not None:
             request.answer = AnswerReader(self.parser)
-            call_for_add("the parser", request.answer.read, request, {})
+            call_for_add("the parser", self.parser.feed, request.answer.unread(request))
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)
         if self.logprobs is not None:

@@ -123,6 +123,14 @@ def test_events_of_a_parser_come_back_as_tuples() -> None:
     assert through_json(result).deltas == result.deltas
 
 
+@pytest.mark.parametrize("deltas", ["abc", ["abc"], [["abc"]], {"a": []}])
+def test_deltas_that_are_no_lists_of_events_are_refused(deltas: Any) -> None:
+    scheduler = make_scheduler()
+    scheduler.add(SamplingParams(seed=1))
+    with pytest.raises(ParameterError, match="is no list"):
+        StepResult.from_dict({**model_step(scheduler).to_dict(), "deltas": deltas})
+
+
 @pytest.mark.parametrize("request_id", [(1, 2), None, 1.5, b"a"])
 def test_ids_that_json_would_change_are_refused(request_id: Any) -> None:
     scheduler = make_scheduler()
