@@ -99,9 +99,10 @@ def _listed_by_row(value: Any) -> tuple[tuple[int, ...], ...] | None:
         raise TypeError(allowed)
     try:
         listed = iter(token_ids([t for row in unhurried(rows) for t in row if t != -1]))  # a call for all
-        return tuple(
-            tuple(itertools.islice(listed, sum(t != -1 for t in row))) for row in unhurried(rows)
-        ) or None
+        return (
+            tuple(tuple(itertools.islice(listed, sum(t != -1 for t in row))) for row in unhurried(rows))
+            or None
+        )
     except TypeError:
         raise TypeError(allowed) from None
 

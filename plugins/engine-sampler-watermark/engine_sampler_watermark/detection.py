@@ -10,7 +10,6 @@ import numpy as np
 
 from engine_sampler import ParameterError
 
-
 _REACH = 40
 """Terms of a tail count so many standard deviations behind its beginning and around the mean: a text of 10^6
 tokens has tens of millions of terms."""
