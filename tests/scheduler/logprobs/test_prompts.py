@@ -10,7 +10,7 @@ import pytest
 
 from engine_sampler import ParameterError, RequestError, SamplingParams
 from engine_sampler.arithmetic import row_logprobs
-from engine_sampler.contract.values import token_ids
+from engine_sampler.contract import values
 from engine_sampler.registry import core_params
 from engine_sampler.requests.results import prompt_scores
 from engine_sampler.stateless import logprobs
@@ -178,7 +178,7 @@ def test_the_ids_of_all_rows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -
 
     def counted(ids: list[int]) -> tuple[int, ...]:
         calls.append(len(ids))
-        return token_ids(ids)
+        return values.token_ids(ids)
 
     monkeypatch.setattr(core_params, "token_ids", counted)
     rows = [[1, -1], [-1], (), [2, 3]]
