@@ -3,6 +3,7 @@ output."""
 
 from __future__ import annotations
 
+import itertools
 import numbers
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -97,7 +98,11 @@ def _listed_by_row(value: Any) -> tuple[tuple[int, ...], ...] | None:
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
         raise TypeError(allowed)
     try:
-        return tuple(token_ids([t for t in row if t != -1]) for row in unhurried(rows)) or None
+        listed = iter(token_ids([t for row in unhurried(rows) for t in row if t != -1]))  # a call for all
+        return (
+            tuple(tuple(itertools.islice(listed, sum(t != -1 for t in row))) for row in unhurried(rows))
+            or None
+        )
     except TypeError:
         raise TypeError(allowed) from None
 

@@ -38,17 +38,21 @@ class AnswerReader(RequestPart):
         parser = self.parser
         if parser.is_finished:
             return []
-        tokens = request.history.output_token_ids[len(parser) :].tolist()
+        tokens = self.unread(request)
         if request.live:
-            if request.has_bans:
-                assert request.bans is not None
-                del tokens[max(request.bans.certain - len(parser), 0) :]  # they may be taken back
             return parser.feed(tokens)
         if tokens and parser.leaves_out(tokens[-1], request.stop_reason):
             tokens.pop()
         if type(parser) not in shared:
             shared[type(parser)] = parser.shared_steps(CAPTURE_STEPS_AT_ONCE)
         return parser.feed(tokens) + parser.finish(steps=shared[type(parser)])
+
+    def unread(self, request: Request) -> list[int]:
+        """The tokens of the output that are to be read next."""
+        tokens: list[int] = request.history.output_token_ids[len(self) :].tolist()
+        if request.live and request.bans is not None:
+            del tokens[max(request.bans.certain - len(self), 0) :]  # they may be taken back
+        return tokens
 
     def rollback(self, length: int) -> None:
         if len(self) > length or self.parser.is_finished:

@@ -465,7 +465,7 @@ class Request(RequestEnd):
             self.lead(None, self.history.prompt_length + count)
         self.stop_checks.resume(self.history, self.text)
         if self.text is not None:
-            self.text.skip()
+            self.text.skip(None if self.bans is None else self.bans.certain)
         if self.raw_logprobs is not None:
             self.raw_logprobs = RecordedLogprobs([0.0] * len(output))
 

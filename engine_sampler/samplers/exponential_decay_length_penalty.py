@@ -20,7 +20,7 @@ _MOST = 2.0**600
 
 
 def _decay(value: Any) -> tuple[int, float]:
-    return count_and_number(value, _LEAST, FLT_MAX, _ALLOWED)
+    return count_and_number(value, _LEAST, float(FLT_MAX), _ALLOWED)
 
 
 class ExponentialDecayLengthPenalty(Sampler):

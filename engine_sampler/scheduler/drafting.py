@@ -275,4 +275,7 @@ class _Calling:
         if allowed is not None and token_id not in allowed:
             return False
         bad = resolved.get("bad_words")
-        return not bad or token_id not in values_after(np.append(request.history.token_ids, draft), bad)
+        if not bad:
+            return True
+        longest, before = max(sequences.shape[1] for sequences, _ in bad), request.history.token_ids
+        return token_id not in values_after(np.append(before[max(len(before) - longest, 0) :], draft), bad)

@@ -41,6 +41,9 @@ STREAMED = Param("state['streamed']", int, None, low=0)
 HEALED = Param("state['healed']", int, None, low=0)
 """The token that was the prompt's last."""
 
+PASSED = Param("state['passed']", str, None)
+"""Why bans have let text stay."""
+
 _MEMBERS = frozenset(
     "version request_id params seed position prompt_token_ids token_ids streamed notes logprobs grammar "
     "needs_grammar".split()
@@ -151,6 +154,7 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
             if bans is None or not bans.rewinds
             else {"rewinds": [[*r[:-1], [*r.token_ids]] for r in bans.rewinds]}
         ),
+        **({} if bans is None or bans.passed is None else {"passed": bans.passed}),
     }
 
 
@@ -195,6 +199,7 @@ def _newcomer(
         streamed=streamed,
         healed=healed,
         rewinds=rewinds,
+        passed=PASSED.check(state.get("passed")),
     )
 
 

@@ -24,8 +24,8 @@ class BannedStringsCriteria(TextCriteria):
     equal if both have the same number of bytes in UTF-8. After max(20, 2 · strings and patterns) rewinds
     without a token that stays, the match stays, with a warning in the log and in `Record.unenforced`. So
     does a match that the request cannot avoid: its grammar, a phase or its other parameters leave nothing
-    else. Tokens that `accept` adds are not taken back. A stop string that cuts the match off ends the
-    request.
+    else. A token that `accept` adds takes nothing back, but goes with a later match. A stop string
+    that cuts the match off ends the request.
 
     Source: koboldcpp, exllamav3, and the server of ik_llama.cpp.
     """

@@ -339,6 +339,20 @@ def test_a_parser_never_reads_what_is_taken_back() -> None:
         assert said.strip() == (record.text or "").strip()
 
 
+def test_a_parser_that_moves_with_its_request_reads_what_was_withheld() -> None:
+    for seed in range(4):
+        params = SamplingParams(seed=seed, max_tokens=30, banned_strings=["ab", "c", "efgh"])
+        expected = Engine(params).run()
+        engine = Engine(params, parser=MessageParser("hermes", tokenizer=TOKENIZER))
+        while engine.live:
+            engine.step()
+            if engine.live:
+                state, record = engine.scheduler.export(engine.id), engine.scheduler.remove(engine.id)
+                engine.scheduler.add_exported(state, parser=record.parser)
+        said = "".join(event.text for event in engine.deltas if getattr(event, "text", None))
+        assert said.strip() == (expected.text or "").strip()
+
+
 def test_logprobs_of_tokens_that_are_taken_back_are_left_out() -> None:
     rewound = 0
     for seed in range(6):
@@ -426,6 +440,34 @@ def test_a_token_that_a_phase_forces_stays() -> None:
     record = Engine(params).run()
     assert "ab" in TOKENIZER.decode(record.token_ids)
     assert record.unenforced == ["'ab' stays in the text: nothing else can come there"]
+
+
+def test_text_that_the_given_output_withholds_is_streamed_once_it_is_certain() -> None:
+    for settings in ({"banned_strings": ["ab"]}, {"stop": ["ab"]}):
+        scheduler = Scheduler(VOCAB, TOKENIZER)
+        scheduler.add(SamplingParams(**settings), output_token_ids=[2, 0])
+        assert scheduler.step(certain_rows(2)).text == ["ac"]
+
+
+def test_a_token_that_was_added_takes_nothing_back_but_goes_with_a_later_match() -> None:
+    engine = forced(b"", banned_strings=["ab", "acd"])
+    engine.scheduler.accept(engine.id, [0, 1, 0, 2])
+    assert engine.scheduler.record(engine.id).token_ids == [0, 1, 0, 2]
+    result = engine.scheduler.step(certain_rows(3))
+    assert (result.token_ids.tolist(), result.rewinds) == ([-1], [2])
+
+
+def test_a_request_that_has_moved_still_says_why_a_ban_stays() -> None:
+    engine = forced(b"", banned_strings=["a"], allowed_token_ids=[0], seed=1)
+    for _ in range(3):
+        engine.step()
+    assert engine.scheduler.record(engine.id).unenforced
+    state = json.loads(json.dumps(engine.scheduler.export(engine.id)))
+    other = Scheduler(VOCAB, TOKENIZER)
+    moved = other.add_exported(state)
+    assert other.record(moved).unenforced == engine.scheduler.record(engine.id).unenforced
+    with pytest.raises(ParameterError, match=r"state\['passed'\]"):
+        other.add_exported({**state, "request_id": 9, "passed": 5})
 
 
 @pytest.mark.parametrize(("extra", "bound"), [(0, 20), (15, 32)])

@@ -33,3 +33,9 @@ def test_a_logit_stays_finite_however_fast_it_grows():
 def test_other_values_are_refused(wrong):
     with pytest.raises(ParameterError, match=r"exponential_decay_length_penalty=.*: \[start, factor\]"):
         SamplingParams(exponential_decay_length_penalty=wrong)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_factor_beyond_float32_is_refused_without_a_warning() -> None:
+    with pytest.raises(ParameterError, match="exponential_decay_length_penalty"):
+        SamplingParams(exponential_decay_length_penalty=[1, 1e308])

@@ -63,7 +63,10 @@ def unpacked_ids(packed: PackedIds, rows: int, vocab_size: int) -> tuple[np.ndar
     token_ids = np.empty(len(sparse) + int(counts[is_dense].sum()), np.int32)
     token_ids[np.repeat(~is_dense, counts)] = sparse
     for line, row in zip(bits, np.flatnonzero(is_dense).tolist(), strict=True):
-        token_ids[offsets[row] : offsets[row + 1]] = np.flatnonzero(np.unpackbits(line)[:vocab_size])
+        ids = np.flatnonzero(np.unpackbits(line)[:vocab_size])
+        if len(ids) != counts[row]:
+            raise ValueError(f"{len(ids)} bits for {counts[row]} ids")
+        token_ids[offsets[row] : offsets[row + 1]] = ids
     return token_ids, offsets
 
 

@@ -122,15 +122,23 @@ class StepResult(WithTensors):
         return copied(self)
 
 
+def _list(value: Any) -> list[Any]:
+    """`value`, a list. Raises TypeError for anything else: a long text would be taken apart."""
+    if not isinstance(value, list):
+        raise TypeError(f"{quoted(value)} is no list")
+    return value
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
     "token_ids": integers,
     "first_rows": integers,
     **dict.fromkeys(
-        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens".split(),
+        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens rewinds "
+        "withheld".split(),
         as_it_is,
     ),
     "logprobs": Logprobs.from_dict,
-    "deltas": lambda deltas: [[tuple(event) for event in events] for events in deltas],
+    "deltas": lambda deltas: [[tuple(_list(event)) for event in _list(events)] for events in _list(deltas)],
     "sampling_mask": SamplingMask.from_dict,
     "given_logprobs": GivenLogprobs.from_dict,
 }

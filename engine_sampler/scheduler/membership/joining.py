@@ -85,12 +85,14 @@ class Newcomers:
     is_group  whether they compete or search together, even if there is only one.
     limits    those of the scheduler, which also bind the parameters that a grammar sets.
     ends      whether their tokens may end them.
-    parser    what reads the first one's answer; copies of it read the others'.
+    parser    what reads the first one's answer, the output that they begin with first; copies of it read the
+              others'.
     grammar   the argument of that name; None if the parameters name one, or none is.
     logprobs  of the output that they begin with, if they are recorded.
     streamed  the number of tokens of that output whose text is known; None: all.
     prompt_scoring  the rows of their prompt that are to be scored; None: none.
     rewinds   where bans have taken it back.
+    passed    why bans have let text stay; None if they have not.
     healed    the token that was the last of the prompt, and is drawn again.
     """
 
@@ -111,6 +113,7 @@ class Newcomers:
     streamed: int | None = None
     prompt_scoring: PromptScoring | None = None
     rewinds: Sequence[Rewind] = ()
+    passed: str | None = None
     healed: int | None = None
 
     @classmethod
@@ -128,9 +131,8 @@ class Newcomers:
         grammar: Any = None,
         is_moved: bool = False,
     ) -> Newcomers:
-        """Requests that begin with `tokens`, which are their prompt and their output; `parser` has read that
-        then. The token to heal has been taken off the prompt of one that `is_moved`. Raises
-        `ParameterError`."""
+        """Requests that begin with `tokens`, which are their prompt and their output. The token to heal has
+        been taken off the prompt of one that `is_moved`. Raises `ParameterError`."""
         vocabulary, max_model_len = terms.vocabulary, terms.max_model_len
         history = History(
             token_ids_in("prompt_token_ids", tokens[0], vocabulary),
@@ -145,9 +147,6 @@ class Newcomers:
             history, healed = _without_healed(history, params, vocabulary, grammar, parser)
         if not isinstance(criteria, (list, tuple)):
             criteria = entries_of("stopping_criteria", criteria, "a list of criteria")
-        if parser is not None:
-            unread = history.output_token_ids[len(parser) :].tolist()
-            call_for_add("the parser", parser.feed, unread)
         return cls(
             ids,
             params,
@@ -199,12 +198,16 @@ class Newcomers:
         request.position = self.position
         if request.has_bans and (self.position or 0) >= ATTEMPT // 2:
             raise ParameterError(f"position={self.position} is not allowed with bans: less than 2^39")
+        if request.bans is not None:
+            request.bans.passed = self.passed
         if self.rewinds and request.has_bans:
             length = len(self.history) if self.position is None else self.position
             request.position = length + self.rewinds[-1].draws * ATTEMPT
         request.given_grammar = self.grammar
         request.prompt_scoring = self.prompt_scoring
-        request.answer = None if self.parser is None else AnswerReader(self.parser)
+        if self.parser is not None:
+            request.answer = AnswerReader(self.parser)
+            call_for_add("the parser", self.parser.feed, request.answer.unread(request))
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)
         if self.logprobs is not None:

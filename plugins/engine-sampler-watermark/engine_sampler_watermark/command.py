@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     for number, line in enumerate(text.splitlines(), 1):
         try:
             token_ids = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             token_ids = None
         if not isinstance(token_ids, list):
             raise ValueError(f"line {number} of {arguments.file} is not allowed: a list of token ids in JSON")

@@ -10,6 +10,10 @@ import numpy as np
 
 from engine_sampler import ParameterError
 
+_REACH = 40
+"""Terms of a tail count so many standard deviations behind its beginning and around the mean: a text of 10^6
+tokens has tens of millions of terms."""
+
 
 class Detection(NamedTuple):
     """What a detector says of a text.
@@ -28,7 +32,9 @@ class Detection(NamedTuple):
 def checked_ids(name: str, token_ids: Iterable[int]) -> np.ndarray:
     """`token_ids` as int64 [n]; raises `ParameterError` for anything but integers from 0 to 2^32 − 1."""
     given: Any = token_ids if isinstance(token_ids, np.ndarray) else list(token_ids)
-    ids = np.asarray(given)
+    kinds = {*map(type, given)} if isinstance(given, list) else set()
+    is_plain = all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds)
+    ids = np.asarray(given if is_plain else [None])
     if ids.size == 0:
         return np.zeros(0, np.int64)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or int(ids.min()) < 0 or int(ids.max()) >= 2**32:
@@ -50,11 +56,13 @@ def binomial_tail(successes: int, trials: int, share: float) -> float:
     """P(X ≥ successes) of `trials` independent trials that succeed with probability `share`."""
     if successes <= 0:
         return 1.0
-    k = np.arange(trials + 1)
-    factorials = np.cumsum(np.log(np.maximum(k, 1)))
-    terms = factorials[-1] - factorials - factorials[::-1]
-    terms = terms + k * math.log(share) + (trials - k) * math.log1p(-share)
-    return _sum_of(terms[successes:])
+    mean, reach = trials * share, _REACH * (1 + math.sqrt(trials * share * (1 - share)))
+    first = max(successes, int(mean - reach))
+    k = np.arange(first, min(trials, int(max(successes, mean) + reach)) + 1)
+    ways = math.lgamma(trials + 1) - math.lgamma(first + 1) - math.lgamma(trials - first + 1)
+    steps = np.log((trials - k[:-1]) / (k[:-1] + 1)) + math.log(share) - math.log1p(-share)
+    begin = ways + first * math.log(share) + (trials - first) * math.log1p(-share)
+    return _sum_of(begin + np.cumsum(np.concatenate(([0.0], steps))))
 
 
 def _sum_of(logarithms: np.ndarray) -> float:

@@ -90,6 +90,8 @@ class GumbelDetector:
     def __init__(self, key: int | str, *, width: int = 4, scheme: str = "vllm") -> None:
         by_name = {param.name: param for param in Gumbel.params}
         self.key = by_name["watermark_gumbel_key"].check(key)
+        if self.key is None:
+            raise by_name["watermark_gumbel_key"].error(key, "the key")
         self.width = by_name["watermark_gumbel_width"].check(width)
         self.scheme = by_name["watermark_gumbel_scheme"].check(scheme)
 

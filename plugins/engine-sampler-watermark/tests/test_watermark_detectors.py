@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,20 @@ def test_tails_are_those_of_the_distributions() -> None:
     assert (gamma_tail(0.0, 5), gamma_tail(1.0, 0), binomial_tail(0, 5, 0.1)) == (1.0, 1.0, 1.0)
 
 
+def test_a_tail_of_millions_of_trials_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        assert binomial_tail(32_009_000, 64_000_000, 0.5) == pytest.approx(0.012228, rel=1e-4)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_detector_needs_its_key() -> None:
+    with pytest.raises(ParameterError, match="watermark_gumbel_key=None is not allowed"):
+        GumbelDetector(None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", MARKS)
 def test_a_short_text_says_nothing(name: str) -> None:
     for text in ([], [5]):
@@ -79,7 +94,7 @@ def test_a_short_text_says_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MARKS)
-@pytest.mark.parametrize("ids", [[-1, 2], [2**32], [0.5], [[1]], ["a"], [2**70]])
+@pytest.mark.parametrize("ids", [[-1, 2], [2**32], [0.5], [[1]], ["a"], [2**70], [[1], [1, 2]], [True, 1]])
 def test_ids_that_are_none_are_refused(name: str, ids: list[Any]) -> None:
     with pytest.raises(ParameterError, match="token_ids"):
         MARKS[name][1](ids)
@@ -96,9 +111,10 @@ def test_the_command_reads_texts_line_by_line(tmp_path: Path, capsys: pytest.Cap
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found == [MARKS["gumbel"][1](text)._asdict() for text in texts]
     for arguments in (["--green", "5"], ["--synthid", "1", "2", "--"]):
-        (tmp_path / "broken").write_text("[1, 2")
-        with pytest.raises(ValueError, match=r"line 1 .* is not allowed|--green needs --vocab-size"):
-            run(parser.parse_args([*arguments, str(tmp_path / "broken")]))
+        for broken in ("[1, 2", "[" * 100_000):
+            (tmp_path / "broken").write_text(broken)
+            with pytest.raises(ValueError, match=r"line 1 .* is not allowed|--green needs --vocab-size"):
+                run(parser.parse_args([*arguments, str(tmp_path / "broken")]))
 
 
 # --- beside peers ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import Logprobs, ParameterError, Record, SamplingParams, StepResult
+from engine_sampler import Logprobs, ParameterError, Record, SamplingParams, Scheduler, StepResult, Tokenizer
 from engine_sampler.arithmetic import GivenLogprobs
 from engine_sampler.messages import MessageParser
 
@@ -72,6 +72,16 @@ def test_results_of_steps_come_back(way: Any) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_what_bans_take_back_and_withhold_comes_back(way: Any) -> None:
+    scheduler = Scheduler(3, Tokenizer([b"a", b"b", b"c"]))
+    scheduler.add(SamplingParams(banned_strings=["ab"], temperature=0))
+    withheld, rewound = (scheduler.step(np.eye(3, dtype=np.float32)[[i]]) for i in range(2))
+    assert (withheld.withheld, rewound.rewinds) == ([1], [1])
+    for result in (withheld, rewound):
+        expect_same(way(result), result)
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_records_come_back_read_or_not(way: Any) -> None:
     scheduler = make_scheduler()
     ids = scheduler.add_group(SamplingParams(n=2, best_of=3, seed=1, max_tokens=4), [7, 8])
@@ -111,6 +121,14 @@ def test_events_of_a_parser_come_back_as_tuples() -> None:
     assert result.deltas is not None
     assert result.deltas[0]
     assert through_json(result).deltas == result.deltas
+
+
+@pytest.mark.parametrize("deltas", ["abc", ["abc"], [["abc"]], {"a": []}])
+def test_deltas_that_are_no_lists_of_events_are_refused(deltas: Any) -> None:
+    scheduler = make_scheduler()
+    scheduler.add(SamplingParams(seed=1))
+    with pytest.raises(ParameterError, match="is no list"):
+        StepResult.from_dict({**model_step(scheduler).to_dict(), "deltas": deltas})
 
 
 @pytest.mark.parametrize("request_id", [(1, 2), None, 1.5, b"a"])

@@ -121,6 +121,13 @@ def test_anything_else_is_refused(changes: Any) -> None:
         SamplingMask.from_dict(state)
 
 
+def test_a_row_of_bits_has_as_many_as_it_counts() -> None:
+    flags = {"is_inverted": [False], "is_capped": [False]}
+    state = SamplingMask.of([np.arange(4)], flags, [-1.0], 16).to_dict()
+    with pytest.raises(ParameterError, match="1 bits for 4 ids"):
+        SamplingMask.from_dict({**state, "bits": "AAE="})
+
+
 def test_random_changes_of_a_state_are_refused_or_read_as_a_mask() -> None:
     random = np.random.default_rng(6)
     state = random_mask(random, 300, 6).to_dict()

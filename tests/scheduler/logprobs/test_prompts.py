@@ -10,6 +10,8 @@ import pytest
 
 from engine_sampler import ParameterError, RequestError, SamplingParams
 from engine_sampler.arithmetic import row_logprobs
+from engine_sampler.contract import values
+from engine_sampler.registry import core_params
 from engine_sampler.requests.results import prompt_scores
 from engine_sampler.stateless import logprobs
 
@@ -169,3 +171,16 @@ def test_rows_elsewhere_come_to_the_host_in_tiles(monkeypatch: pytest.MonkeyPatc
     expected = logprobs(ROWS[:7], PROMPT[1:], top_n=1)
     assert scores.logprobs.entry_logprobs.tobytes() == expected.entry_logprobs.tobytes()
     assert Elsewhere.largest == 2 * 4 * VOCAB
+
+
+def test_the_ids_of_all_rows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def counted(ids: list[int]) -> tuple[int, ...]:
+        calls.append(len(ids))
+        return values.token_ids(ids)
+
+    monkeypatch.setattr(core_params, "token_ids", counted)
+    rows = [[1, -1], [-1], (), [2, 3]]
+    assert SamplingParams(prompt_logprob_token_ids=rows)["prompt_logprob_token_ids"] == ((1,), (), (), (2, 3))
+    assert calls == [3]
