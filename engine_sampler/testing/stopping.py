@@ -161,7 +161,8 @@ class StoppingContract(Searching):
             prompt, parameters = np.array([1, 0], np.int64), dict(values)
             state = self.criterion.new_state(parameters, prompt, self.vocabulary())
             token_ids = list(output)
-            logprobs = [logprob(token, self.vocabulary().size) for token in token_ids]
+            top_k = self.criterion.confidence_top_k(values)
+            logprobs = [logprob(token, self.vocabulary().size, top_k) for token in token_ids]
             more = {"logprobs": logprobs} if self.criterion.wants_logprobs else {}
             self.criterion.check(state, token_ids, "", **more)
             for name, now, before in (
@@ -495,6 +496,7 @@ def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabu
     bound: Any = copy.copy(criterion)
     bound.new_state = lambda params, prompt, vocabulary: criterion.new_state(values, prompt, known)
     bound.watch = lambda params, prompt, vocabulary: criterion.watch(values, prompt, known)
+    bound.confidence_top_k = lambda params: criterion.confidence_top_k(values)
     if isinstance(criterion, TextCriteria):
         bound.matcher = lambda params, vocabulary: criterion.matcher(values, known)
     return bound

@@ -182,6 +182,7 @@ def _endings(random: Random, longest: int) -> dict[str, Any]:
         lambda: {"repetition_detection": {"max_pattern_size": 1}},
         lambda: {"max_length": int(random.integers(1, 40))},
         lambda: {"assistant_confidence_threshold": float(random.choice([0.001, 0.02]))},
+        lambda: {"deepconf_threshold": float(random.choice([4.2, 5.0])), "deepconf_window_size": 4},
         lambda: {"ignore_eos": True},
         lambda: {"skip_special_tokens": False},
         lambda: {"max_time": 1e6},

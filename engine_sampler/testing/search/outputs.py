@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contract import StoppingCriteria, StopVerdict, Vocabulary
+from ...contract import StoppingCriteria, StopVerdict, TokenLogprob, Vocabulary
 from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..cases import Random
@@ -38,6 +38,7 @@ class StoppingTrial:
         self._state = criterion.new_state(values, prompt, vocabulary)
         self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
         self._size = vocabulary.size
+        self._top_k = criterion.confidence_top_k(values)
         self.watch = criterion.watch(values, prompt, vocabulary)
 
     def check(self, *token_ids: int) -> StopVerdict | None:
@@ -46,7 +47,7 @@ class StoppingTrial:
         for token_id in token_ids:
             self._stream.push(token_id)
         more = (
-            {"logprobs": [logprob(t, self._size) for t in token_ids]}
+            {"logprobs": [logprob(t, self._size, self._top_k) for t in token_ids]}
             if self._criterion.wants_logprobs
             else {}
         )
@@ -79,10 +80,14 @@ def row_for(token: int, size: int) -> np.ndarray:
     return row
 
 
-def logprob(token: int, size: int) -> float:
-    """The logprob of `token` in a scheduler whose rows are those of `row_for`."""
+def logprob(token: int, size: int, top_k: int = 0) -> float:
+    """The logprob of `token` in a scheduler whose rows are those of `row_for`, with the confidence of the
+    `top_k` likeliest tokens unless these are none."""
     row = row_for(token, size).astype(np.float64)
-    return float(np.float32(row[token] - np.log(np.exp(row).sum())))
+    logprobs = (row - np.log(np.exp(row).sum())).astype(np.float32)
+    chosen = float(logprobs[token])
+    likeliest = np.sort(logprobs)[::-1][:top_k]
+    return TokenLogprob(chosen, -float(likeliest.mean(dtype=np.float64))) if top_k else chosen
 
 
 def pieces_for(texts: Iterable[str]) -> list[bytes]:
