@@ -28,12 +28,13 @@ class ConfidenceWindow:
 
     def add(self, logprob: float) -> bool:
         """Add a token; returns whether it ends the output."""
-        is_drawn = isinstance(logprob, TokenLogprob)
-        if is_drawn:
-            self._sums.append(self._sums[-1] + round(logprob.confidence * _UNIT))
+        if not isinstance(logprob, TokenLogprob):
+            self._drawn.append(len(self._sums) - 1)
+            return False
+        self._sums.append(self._sums[-1] + round(logprob.confidence * _UNIT))
         count = len(self._sums) - 1
         self._drawn.append(count)
-        return is_drawn and count >= self._size and self._sums[-1] - self._sums[-1 - self._size] < self._least
+        return count >= self._size and self._sums[-1] - self._sums[-1 - self._size] < self._least
 
     def drop(self, n: int) -> None:
         """Remove the last n tokens."""
