@@ -443,10 +443,6 @@ class Request(RequestEnd):
         """Have another grammar, from the beginning."""
         self.constraint = self.grammar = constraint
 
-    def record_logprobs(self, logprobs: Sequence[float] = ()) -> None:
-        """Record the logprobs of tokens, beginning with those of its output."""
-        self.raw_logprobs = RecordedLogprobs(logprobs, self.stop_checks.confidence_top_k)
-
     # --- inside ----------------------------------------------------------------------------------
 
     def _parts(self) -> Iterator[tuple[str, str, RequestPart]]:
@@ -461,8 +457,7 @@ class Request(RequestEnd):
         return call_plugin("the grammar", self.grammar.has_ended)
 
     def _resume(self, output: list[int], logprobs: Sequence[float] | None) -> None:
-        """Bring grammar, text and stop checks up to the output that the request starts with, whose `logprobs`
-        may be known."""
+        """Bring grammar, text and stop checks up to the output that the request starts with."""
         for count, token_id in enumerate(output, 1):
             if self.grammar is not None and not call_for_add("the grammar", self.grammar.accept, token_id):
                 raise ParameterError(f"output_token_ids: the grammar refuses token {token_id}")
@@ -474,7 +469,7 @@ class Request(RequestEnd):
         if self.text is not None:
             self.text.skip()
         if self.stop_checks.needs_logprobs or logprobs is not None:
-            self.record_logprobs(known)
+            self.raw_logprobs = self.stop_checks.recorded(known)
 
 
 def _constraint(matcher: Any, vocabulary: Vocabulary) -> Constraint | None:

@@ -18,7 +18,7 @@ from ..registry import default_registry
 from .called_criteria import as_criterion, name_of
 from .detokenizer import Detokenizer, MatchedEnds, plain_reason
 from .history import UNBOUNDED, History
-from .parts import RequestPart
+from .parts import RecordedLogprobs, RequestPart
 from .slots import CheckTrigger
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class StopChecks(RequestPart):
         """How many output tokens the criteria have seen."""
         self._in_call = False
         """Whether they are being called: some have then seen more than others, or half of a change."""
+
+    def recorded(self, logprobs: Sequence[float] = ()) -> RecordedLogprobs:
+        """A record that begins with the logprobs of the output, and has what the criteria take."""
+        return RecordedLogprobs(logprobs, self.confidence_top_k)
 
     @property
     def own_stops(self) -> np.ndarray:

@@ -23,7 +23,7 @@ from .search.drawing import draw_value
 from .search.outputs import (
     PIECES,
     StoppingTrial,
-    logprob,
+    logprobs_for,
     pieces_for,
     row_for,
     spelled,
@@ -161,9 +161,7 @@ class StoppingContract(Searching):
             prompt, parameters = np.array([1, 0], np.int64), dict(values)
             state = self.criterion.new_state(parameters, prompt, self.vocabulary())
             token_ids = list(output)
-            top_k = self.criterion.confidence_top_k(values)
-            logprobs = [logprob(token, self.vocabulary().size, top_k) for token in token_ids]
-            more = {"logprobs": logprobs} if self.criterion.wants_logprobs else {}
+            more = logprobs_for(self.criterion, values, token_ids, self.vocabulary().size)
             self.criterion.check(state, token_ids, "", **more)
             for name, now, before in (
                 ("token_ids", token_ids, list(output)),

@@ -126,13 +126,13 @@ def test_drafts_and_trees_of_guesses_change_nothing() -> None:
         done = 0
         while scheduler.request_ids:
             guesses = best[done : done + 3]
-            given: dict[str, Any] = {"draft_token_ids": [guesses]}
+            drafts: dict[str, Any] = {"draft_token_ids": [guesses]}
             logits = rows[done : done + 4]
             if trees:  # each guess beside a wrong one
                 guesses = [t for guess in guesses for t in ((guess + 1) % VOCAB, guess)]
-                given = {"draft_trees": [(guesses, [-1, -1, 1, 1, 3, 3])]}
+                drafts = {"draft_trees": [(guesses, [-1, -1, 1, 1, 3, 3])]}
                 logits = rows[done + np.array([0, 1, 1, 2, 2, 3, 3])]
-            result = scheduler.step(logits, **given)
+            result = scheduler.step(logits, **drafts)
             done += len(result.tokens(0))
         assert (done, result.stop_reasons) == (end, ["deepconf"])
 

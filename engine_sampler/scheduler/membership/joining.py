@@ -208,7 +208,7 @@ class Newcomers:
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)
         if self.is_group and (params.best_of is not None or params.use_beam_search):
-            request.record_logprobs()
+            request.raw_logprobs = request.stop_checks.recorded()
         return request
 
     def _limit_phases(self, phases: RequestPhases) -> None:

@@ -38,7 +38,7 @@ class StoppingTrial:
         self._state = criterion.new_state(values, prompt, vocabulary)
         self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
         self._size = vocabulary.size
-        self._top_k = criterion.confidence_top_k(values)
+        self._values = values
         self.watch = criterion.watch(values, prompt, vocabulary)
 
     def check(self, *token_ids: int) -> StopVerdict | None:
@@ -46,11 +46,7 @@ class StoppingTrial:
         before = len(self._stream.text)
         for token_id in token_ids:
             self._stream.push(token_id)
-        more = (
-            {"logprobs": [logprob(t, self._size, self._top_k) for t in token_ids]}
-            if self._criterion.wants_logprobs
-            else {}
-        )
+        more = logprobs_for(self._criterion, self._values, token_ids, self._size)
         verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
         good = verdict is None or isinstance(verdict, StopVerdict)
         assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
@@ -74,13 +70,21 @@ class StoppingTrial:
 
 
 def row_for(token: int, size: int) -> np.ndarray:
-    """Logits [size] under which `token` is chosen, with the probability that `logprob` gives."""
+    """Logits [size] under which `token` is chosen, with the probability that `_logprob` gives."""
     row = np.zeros(size, np.float32)
     row[token] = 1 + token % 5
     return row
 
 
-def logprob(token: int, size: int, top_k: int = 0) -> float:
+def logprobs_for(
+    criterion: StoppingCriteria, values: Mapping[str, Any], token_ids: Sequence[int], size: int
+) -> dict[str, Any]:
+    """The further argument of `check`, if the criterion takes it."""
+    top_k = criterion.confidence_top_k(values)
+    return {"logprobs": [_logprob(t, size, top_k) for t in token_ids]} if criterion.wants_logprobs else {}
+
+
+def _logprob(token: int, size: int, top_k: int) -> float:
     """The logprob of `token` in a scheduler whose rows are those of `row_for`, with the confidence of the
     `top_k` likeliest tokens unless these are none."""
     row = row_for(token, size).astype(np.float64)
