@@ -253,7 +253,12 @@ def group_params(random: Random, params: SamplingParams) -> SamplingParams:
     if random.random() < 0.5:
         return params.replace(n=n, best_of=None if random.random() < 0.3 else n + int(random.integers(0, 2)))
     plain = {"logprobs": None, "mirostat": 0, "adaptive_target": -1, "repetition_detection": None}
-    plain |= {"logprob_token_ids": None, "return_sampling_mask": 0, "deepconf_threshold": 0.0}
+    plain |= {
+        "logprob_token_ids": None,
+        "return_sampling_mask": 0,
+        "deepconf_threshold": 0.0,
+        "ras_win_len": 0,
+    }
     penalty, early = float(random.choice([0.0, 1.0, 2.0])), random.choice(["yes", "no", "never"])
     beams = {"use_beam_search": True, "phases": (), "n": 1, "beam_width": n, "length_penalty": penalty}
     stopping = {"yes": True, "no": False}.get(early, "never")
