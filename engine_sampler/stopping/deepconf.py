@@ -45,9 +45,11 @@ class ConfidenceWindow:
 class DeepConfCriteria(StoppingCriteria):
     """Ends a request when its model has been uncertain over a window of tokens. stop_reason is "deepconf".
 
-    Formula: the mean of c over the last deepconf_window_size drawn tokens is below deepconf_threshold, where
-    c = −mean of the logprobs of the deepconf_top_k likeliest tokens of a row before any processing. A logprob
-    below −1e9 counts as −1e9. An output with fewer drawn tokens goes on.
+    Formula: Σ c / deepconf_window_size < deepconf_threshold, over the last deepconf_window_size drawn tokens,
+    where c = −Σ ln p / deepconf_top_k over the deepconf_top_k likeliest tokens of a row.
+
+    The probabilities are those of softmax(logits) before any processing. A logprob below −1e9 counts as −1e9.
+    An output with fewer drawn tokens goes on.
 
     Tokens that `Scheduler.accept` adds, and those that an output begins with, have no row: they do not count.
     The criterion follows a scheduler's steps, and cannot be called with scores. It cannot be combined with
