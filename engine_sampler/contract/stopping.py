@@ -16,6 +16,24 @@ if TYPE_CHECKING:
     from ..tokenizer import Tokenizer
 
 
+class TokenLogprob(float):
+    """The raw logprob of a drawn token, with the confidence of its row.
+
+    confidence  −mean of the raw logprobs of the row's k likeliest tokens, each at least −1e9.
+    """
+
+    __slots__ = ("confidence",)
+    confidence: float
+
+    def __new__(cls, logprob: float, confidence: float) -> TokenLogprob:
+        self = super().__new__(cls, logprob)
+        self.confidence = confidence
+        return self
+
+    def __getnewargs__(self) -> tuple[float, float]:  # type: ignore[override]
+        return float(self), self.confidence
+
+
 class StoppingCriteria(Stateful):
     """Ends requests. One class serves two uses.
 
@@ -44,6 +62,11 @@ class StoppingCriteria(Stateful):
     def is_active(self, params: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
         """Whether a request with `params` needs this criterion."""
         return any(p.switch and params[p.name] != p.neutral for p in self.params)
+
+    def confidence_top_k(self, params: Mapping[str, Any]) -> int:
+        """How many of a row's likeliest tokens make its confidence. If this is not 0, the `logprobs` of drawn
+        tokens are `TokenLogprob`. Asked once, of criteria with `wants_logprobs`."""
+        return 0
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary

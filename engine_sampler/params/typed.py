@@ -122,6 +122,9 @@ class Parameters(TypedDict, total=False):
     ras_win_max_num_repeat: int
     banned_strings: Any
     assistant_confidence_threshold: float
+    deepconf_threshold: float
+    deepconf_window_size: int
+    deepconf_top_k: int
     loop_detect_window: int
     loop_detect_min_reps: int
     max_length: int | None

@@ -48,6 +48,7 @@ UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     },
     "prompts are read by the engine": {"auto_max_new_tokens": (False,)},
     "penalties count the whole prompt or, by penalty_scope, none of it": {"prompt_ignore_length": (0,)},
+    "deepconf_threshold turns DeepConf on": {"enable_deepconf": (False,)},
     "penalty_decay_range is its name here": {"repetition_decay": (0,)},
     "EOS tokens are the tokenizer's; stop_token_ids end a text, too": {"end_id": (-1,)},
     "code of clients is not run": {

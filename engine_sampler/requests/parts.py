@@ -4,7 +4,7 @@ be brought back to fewer of them, made anew from them, and copied."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..base.calling import call_plugin
@@ -40,15 +40,23 @@ class RequestPart:
 
 
 class RecordedLogprobs(list[float], RequestPart):
-    """The raw logprob of every token of the output, 0 for one that was chosen elsewhere."""
+    """The raw logprob of every token of the output, 0 for one that was chosen elsewhere.
 
-    __slots__ = ()
+    top_k  how many of the likeliest tokens make the confidence of a row; with 0, none is recorded, else the
+           logprobs of drawn tokens are `TokenLogprob`.
+    """
+
+    __slots__ = ("top_k",)
+
+    def __init__(self, logprobs: Iterable[float] = (), top_k: int = 0) -> None:
+        super().__init__(logprobs)
+        self.top_k = top_k
 
     def rollback(self, length: int) -> None:
         del self[length:]
 
     def fork(self) -> RecordedLogprobs:
-        return RecordedLogprobs(self)
+        return RecordedLogprobs(self, self.top_k)
 
 
 def faults_of(title: str, method: Callable[..., Any], *arguments: Any) -> list[str]:

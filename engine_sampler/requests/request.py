@@ -97,6 +97,7 @@ class Request(RequestEnd):
         ends: bool = True,
         rewinds: Sequence[Rewind] = (),
         healed: int | None = None,
+        logprobs: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         self.id = request_id
@@ -120,7 +121,7 @@ class Request(RequestEnd):
         self.healed = healed
         self.text = text_of(params, vocabulary, history, self.stop_checks, healed) if ends else None
         self.has_bans = bool(self.stop_checks.bans)
-        self.raw_logprobs = RecordedLogprobs() if self.stop_checks.needs_logprobs else None
+        self.raw_logprobs: RecordedLogprobs | None = None
         self.logprobs_modes = () if params.logprobs is None else modes_of(params)
         self.details = StepDetails.of(params, vocabulary)
         self.prompt_scoring: PromptScoring | None = None
@@ -130,7 +131,7 @@ class Request(RequestEnd):
         self.has_begun = len(history.output_token_ids) > 0
         self.rewinding: tuple[Rewind, ...] | None = None
         self.phases.open(self)
-        self._resume(history.output_token_ids.tolist())
+        self._resume(history.output_token_ids.tolist(), logprobs)
         if self.bans is not None:
             self.bans.resume(rewinds)
 
@@ -318,7 +319,7 @@ class Request(RequestEnd):
         text_ends  what `accept_in_text` returned for the token.
         """
         if self.raw_logprobs is not None:
-            self.raw_logprobs.append(logprob or 0.0)
+            self.raw_logprobs.append(0.0 if logprob is None else logprob)
         self.state.follow([token_id], [note])
         grammar_ended = None if self.grammar is None else self._grammar_has_ended
         outcome = self.stop_checks.check(self.history, self.text, self.raw_logprobs, text_ends, grammar_ended)
@@ -455,7 +456,7 @@ class Request(RequestEnd):
         assert self.grammar is not None
         return call_plugin("the grammar", self.grammar.has_ended)
 
-    def _resume(self, output: list[int]) -> None:
+    def _resume(self, output: list[int], logprobs: Sequence[float] | None) -> None:
         """Bring grammar, text and stop checks up to the output that the request starts with."""
         for count, token_id in enumerate(output, 1):
             if self.grammar is not None and not call_for_add("the grammar", self.grammar.accept, token_id):
@@ -463,11 +464,12 @@ class Request(RequestEnd):
             if self.text is not None:
                 call_for_add("the text", self.text.push, token_id)
             self.lead(None, self.history.prompt_length + count)
-        self.stop_checks.resume(self.history, self.text)
+        known = [0.0] * len(output) if logprobs is None else logprobs
+        self.stop_checks.resume(self.history, self.text, known)
         if self.text is not None:
             self.text.skip(None if self.bans is None else self.bans.certain)
-        if self.raw_logprobs is not None:
-            self.raw_logprobs = RecordedLogprobs([0.0] * len(output))
+        if self.stop_checks.needs_logprobs or logprobs is not None:
+            self.raw_logprobs = self.stop_checks.recorded(known)
 
 
 def _constraint(matcher: Any, vocabulary: Vocabulary) -> Constraint | None:

@@ -18,7 +18,7 @@ from ..registry import default_registry
 from .called_criteria import as_criterion, name_of
 from .detokenizer import Detokenizer, MatchedEnds, plain_reason
 from .history import UNBOUNDED, History
-from .parts import RequestPart
+from .parts import RecordedLogprobs, RequestPart
 from .slots import CheckTrigger
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class StopChecks(RequestPart):
     bans             the matchers of those that take text back.
     ban_count        how many texts and patterns they look for.
     needs_logprobs   whether a criterion takes the logprob of every token.
+    confidence_top_k  how many of the likeliest tokens make the confidence of a row; 0 if none is needed.
 
     Without `ends`, there are no criteria, whatever the parameters say.
     """
@@ -82,6 +83,7 @@ class StopChecks(RequestPart):
         self._watched = np.array(sorted(watched), np.int64)
         """The tokens after which a criterion is called; siblings share them."""
         self.needs_logprobs = any(c.wants_logprobs for c, _ in self.criteria)
+        self.confidence_top_k = _confidence_top_k(active, params) if self.needs_logprobs else 0
         self._min_tokens: int = params.get("min_tokens", 0)
         self._least = self._min_tokens
         """How many tokens the output must have before it may end, in all."""
@@ -93,6 +95,10 @@ class StopChecks(RequestPart):
         """How many output tokens the criteria have seen."""
         self._in_call = False
         """Whether they are being called: some have then seen more than others, or half of a change."""
+
+    def recorded(self, logprobs: Sequence[float] = ()) -> RecordedLogprobs:
+        """A record that begins with the logprobs of the output, and has what the criteria take."""
+        return RecordedLogprobs(logprobs, self.confidence_top_k)
 
     @property
     def own_stops(self) -> np.ndarray:
@@ -143,14 +149,14 @@ class StopChecks(RequestPart):
             limit = StopVerdict("max_model_len", "length")
         return StopOutcome(verdict or limit, fault)
 
-    def resume(self, history: History, text: Detokenizer | None) -> None:
+    def resume(self, history: History, text: Detokenizer | None, logprobs: Sequence[float]) -> None:
         """Bring the criteria up to output that the request starts with; nothing in it ends the request."""
         output = history.output_token_ids.tolist()
         for i, token_id in enumerate(output):
             delta = "" if text is None else text.deltas[i]
             for criterion, state in self.criteria:
                 try:
-                    _verdict_of(criterion, state, [token_id], delta, [0.0])
+                    _verdict_of(criterion, state, [token_id], delta, [logprobs[i]])
                 except PluginFault as error:
                     raise ParameterError(f"output_token_ids: {error}") from error
         self._checked = len(output)
@@ -249,6 +255,25 @@ def _active_criteria(
     registered = lookup_of(default_registry().catalogue).stopping_criteria
     asked = (params.given, params, vocabulary)
     return [*call_for_add("is_active of a criterion", registered.active, *asked), *given]
+
+
+def _confidence_top_k(criteria: Sequence[StoppingCriteria], params: SamplingParams) -> int:
+    """How many of the likeliest tokens make the confidences that `criteria` take. Raises `ParameterError`."""
+    wanting = [c for c in criteria if c.wants_logprobs]
+    counts = {call_for_add(name_of(c), _top_k_of, c, params): name_of(c) for c in wanting}
+    counts.pop(0, None)
+    if len(counts) > 1:
+        listed = ", ".join(f"{name} {top_k}" for top_k, name in counts.items())
+        raise ParameterError(f"confidences of different top_k are not allowed together: {listed}")
+    for top_k, name in counts.items():
+        if params["use_beam_search"]:
+            raise ParameterError(f"{name} and use_beam_search are not allowed together")
+        return top_k
+    return 0
+
+
+def _top_k_of(criterion: StoppingCriteria, params: SamplingParams) -> int:
+    return operator.index(criterion.confidence_top_k(params))
 
 
 def _is_own_stop(criterion: StoppingCriteria) -> bool:

@@ -123,7 +123,7 @@ class Judging:
             except BaseException as fault:
                 failed.add(i)
                 logger.error("request %r: no logprobs: %s", request.id, fault)
-        return {i: collector.raw(int(rows[i])) for i in needed.recorded if i not in failed}
+        return {i: collector.raw(int(rows[i]), k) for i, k in needed.recorded.items() if i not in failed}
 
     def _extend_grammars(self, drawing: Round, refused: Sequence[int]) -> tuple[list[int], list[int]]:
         """Give the grammars their tokens, except those `refused`. Returns the indices of those that do not

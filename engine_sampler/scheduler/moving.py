@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base.calling import guarded
 from ..base.errors import quoted
-from ..contract import AnswerParser, Param, ParameterError, Vocabulary
+from ..contract import AnswerParser, Param, ParameterError, TokenLogprob, Vocabulary
 from ..params import RequestLimits, SamplingParams
 from ..registry import CORE_PARAMS
 from ..requests.bans import MAX_REWINDS, Rewind
@@ -145,9 +145,14 @@ def _exported(request: Request, position: int | None) -> dict[str, Any]:
         "token_ids": history.output_token_ids.tolist(),
         "streamed": None if request.text is None else request.text.taken,
         "notes": None if all(note is None for note in notes) else notes,
-        "logprobs": None if logprobs is None else list(logprobs),
+        "logprobs": None if logprobs is None else list(map(float, logprobs)),
         "grammar": grammar if isinstance(grammar, str) else None,
         "needs_grammar": grammar is not None and not isinstance(grammar, str),
+        **(
+            {}
+            if logprobs is None or not logprobs.top_k
+            else {"confidences": [getattr(logprob, "confidence", None) for logprob in logprobs]}
+        ),
         **({} if request.healed is None else {"healed": request.healed}),
         **(
             {}
@@ -195,12 +200,22 @@ def _newcomer(
         newcomers,
         history=History(prompt, output, None if notes is None else np.array(notes, np.float64)),
         seed=CORE_PARAMS["seed"].check(state["seed"]),
-        logprobs=_numbers("logprobs", state["logprobs"], len(output)),
+        logprobs=_logprobs(state, len(output)),
         streamed=streamed,
         healed=healed,
         rewinds=rewinds,
         passed=PASSED.check(state.get("passed")),
     )
+
+
+def _logprobs(state: Mapping[str, Any], count: int) -> list[float] | None:
+    """The logprobs of the output, with the confidences that are known. Raises `ParameterError`."""
+    logprobs = _numbers("logprobs", state["logprobs"], count)
+    confidences = _numbers("confidences", state.get("confidences"), count)
+    if logprobs is None or confidences is None:
+        return logprobs
+    found = zip(logprobs, confidences, strict=True)
+    return [logprob if math.isnan(c) else TokenLogprob(logprob, c) for logprob, c in found]
 
 
 def _checked(state: Any) -> Mapping[str, Any]:

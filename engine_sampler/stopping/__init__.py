@@ -9,6 +9,7 @@ from ._scores import newest_logprobs
 from .banned_strings import BannedStringsCriteria
 from .confidence import ConfidenceCriteria
 from .criteria_list import StoppingCriteriaList, validate_stopping_criteria
+from .deepconf import DeepConfCriteria
 from .eos import EosTokenCriteria
 from .loop import LoopCriteria
 from .max_length import MaxLengthCriteria
@@ -21,6 +22,7 @@ from .stop_token_ids import StopTokenIdsCriteria
 __all__ = [
     "BannedStringsCriteria",
     "ConfidenceCriteria",
+    "DeepConfCriteria",
     "EosTokenCriteria",
     "LoopCriteria",
     "MaxLengthCriteria",

@@ -23,7 +23,7 @@ from .search.drawing import draw_value
 from .search.outputs import (
     PIECES,
     StoppingTrial,
-    logprob,
+    logprobs_for,
     pieces_for,
     row_for,
     spelled,
@@ -161,8 +161,7 @@ class StoppingContract(Searching):
             prompt, parameters = np.array([1, 0], np.int64), dict(values)
             state = self.criterion.new_state(parameters, prompt, self.vocabulary())
             token_ids = list(output)
-            logprobs = [logprob(token, self.vocabulary().size) for token in token_ids]
-            more = {"logprobs": logprobs} if self.criterion.wants_logprobs else {}
+            more = logprobs_for(self.criterion, values, token_ids, self.vocabulary().size)
             self.criterion.check(state, token_ids, "", **more)
             for name, now, before in (
                 ("token_ids", token_ids, list(output)),
@@ -495,6 +494,7 @@ def _bound(criterion: StoppingCriteria, values: Mapping[str, Any], known: Vocabu
     bound: Any = copy.copy(criterion)
     bound.new_state = lambda params, prompt, vocabulary: criterion.new_state(values, prompt, known)
     bound.watch = lambda params, prompt, vocabulary: criterion.watch(values, prompt, known)
+    bound.confidence_top_k = lambda params: criterion.confidence_top_k(values)
     if isinstance(criterion, TextCriteria):
         bound.matcher = lambda params, vocabulary: criterion.matcher(values, known)
     return bound

@@ -65,6 +65,8 @@ REQUESTS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Callable[[], Any]]]
         {
             "repetition_detection": {"max_pattern_size": 2, "min_count": 3},
             "assistant_confidence_threshold": 0.001,
+            "deepconf_threshold": 0.1,
+            "deepconf_window_size": 2,
         },
         {"stopping_criteria": lambda: [CRITERIA["tally"](), CRITERIA["reader"]()]},
     ),

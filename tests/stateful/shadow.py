@@ -104,10 +104,23 @@ class Shadow:
 
     def raw_logprob(self, i: int) -> float:
         """The raw logprob of output token `i` under the model; 0 if it was chosen elsewhere."""
-        if self.tokens[i].seed is None or self.tokens[i].given:
-            return 0.0
-        row = model_row(self.history(i)).astype(np.float64)
-        return float(row[self.tokens[i].id] - np.log(np.exp(row).sum()))
+        return float(self._logprobs(i)[self.tokens[i].id]) if self._is_drawn(i) else 0.0
+
+    def _is_drawn(self, i: int) -> bool:
+        return self.tokens[i].seed is not None and not self.tokens[i].given
+
+    def _logprobs(self, i: int) -> np.ndarray:
+        row: np.ndarray = model_row(self.history(i)).astype(np.float64)
+        return row - np.log(np.exp(row).sum())
+
+    def _is_uncertain(self, k: int) -> bool:
+        """Whether token k completes a window of tokens whose model is uncertain."""
+        params = self.order.params
+        drawn = [i for i in range(k) if self._is_drawn(i)]
+        if not params.deepconf_threshold or len(drawn) < params.deepconf_window_size or drawn[-1] != k - 1:
+            return False
+        likeliest = [np.sort(self._logprobs(i))[-20:] for i in drawn[-params.deepconf_window_size :]]
+        return -float(np.mean(likeliest)) < params.deepconf_threshold
 
     # --- text ------------------------------------------------------------------------------------
 
@@ -163,6 +176,8 @@ class Shadow:
             yield "error", None, None, 0
         if math.exp(self.raw_logprob(k - 1)) < params.assistant_confidence_threshold:
             yield "stop", "confidence", None, params.min_tokens - 1
+        if self._is_uncertain(k):
+            yield "stop", "deepconf", None, params.min_tokens - 1
         if token in self.vocabulary.eos_token_ids and not params.ignore_eos:
             yield "stop", None, None, 0
         if token in params.stop_token_ids:

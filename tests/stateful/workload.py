@@ -151,8 +151,9 @@ class Order:
 
     @property
     def learns(self) -> bool:
-        """Whether its selector learns from what it draws."""
-        return bool(self.params.mirostat) or self.params.adaptive_target >= 0
+        """Whether its selector, or a criterion, learns from what it draws."""
+        watches = self.params.deepconf_threshold > 0
+        return bool(self.params.mirostat) or self.params.adaptive_target >= 0 or watches
 
     def extras(self) -> dict[str, Any]:
         """New objects for `Scheduler.add`."""
@@ -182,6 +183,7 @@ def _endings(random: Random, longest: int) -> dict[str, Any]:
         lambda: {"repetition_detection": {"max_pattern_size": 1}},
         lambda: {"max_length": int(random.integers(1, 40))},
         lambda: {"assistant_confidence_threshold": float(random.choice([0.001, 0.02]))},
+        lambda: {"deepconf_threshold": float(random.choice([3.8, 4.2])), "deepconf_window_size": 4},
         lambda: {"ignore_eos": True},
         lambda: {"skip_special_tokens": False},
         lambda: {"max_time": 1e6},
@@ -251,7 +253,12 @@ def group_params(random: Random, params: SamplingParams) -> SamplingParams:
     if random.random() < 0.5:
         return params.replace(n=n, best_of=None if random.random() < 0.3 else n + int(random.integers(0, 2)))
     plain = {"logprobs": None, "mirostat": 0, "adaptive_target": -1, "repetition_detection": None}
-    plain |= {"logprob_token_ids": None, "return_sampling_mask": 0}
+    plain |= {
+        "logprob_token_ids": None,
+        "return_sampling_mask": 0,
+        "deepconf_threshold": 0.0,
+        "ras_win_len": 0,
+    }
     penalty, early = float(random.choice([0.0, 1.0, 2.0])), random.choice(["yes", "no", "never"])
     beams = {"use_beam_search": True, "phases": (), "n": 1, "beam_width": n, "length_penalty": penalty}
     stopping = {"yes": True, "no": False}.get(early, "never")

@@ -8,6 +8,7 @@ from engine_sampler.grammar.plugin import StopRegexCriteria
 from engine_sampler.registry import default_registry
 from engine_sampler.stopping import (
     ConfidenceCriteria,
+    DeepConfCriteria,
     EosTokenCriteria,
     LoopCriteria,
     MaxLengthCriteria,
@@ -26,6 +27,14 @@ class TestConfidence(StoppingContract):
     criterion = ConfidenceCriteria()
     params = ({"assistant_confidence_threshold": 0.3}, {"assistant_confidence_threshold": 1.0})
     called = ConfidenceCriteria(0.3)
+
+
+class TestDeepConf(StoppingContract):
+    criterion = DeepConfCriteria()
+    params = (
+        {"deepconf_threshold": 4.3, "deepconf_window_size": 3},
+        {"deepconf_threshold": 3.9, "deepconf_window_size": 6, "deepconf_top_k": 5},
+    )
 
 
 class TestEos(StoppingContract):

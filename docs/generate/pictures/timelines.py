@@ -72,6 +72,10 @@ STORIES: Mapping[str, Story] = {
         {"assistant_confidence_threshold": 0.4}, _tokens("The| cat| sat| under| the| sofa"),
         shares=(0.9, 0.75, 0.62, 0.31, 0.8, 0.5),
     ),
+    "deepconf": Story(
+        {"deepconf_threshold": 2.1, "deepconf_window_size": 3}, _tokens("The| answer| may| well| be| 12"),
+        shares=(0.9, 0.95, 0.6, 0.4, 0.3, 0.5),
+    ),
 }  # fmt: skip
 
 

@@ -9,12 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...arithmetic import GivenLogprobs, Logprobs, checked_row, row_logprobs
-from ...contract import LOGPROBS_KINDS, Backend, Batch, LogprobsRequest
+from ...contract import LOGPROBS_KINDS, Backend, Batch, LogprobsRequest, TokenLogprob
 from ...requests.request import Request
 from ...requests.results import SamplingMask
 from .details import DetailsCollector, Penalized, survivors_of
 
 _BITS = {kind: 1 << i for i, kind in enumerate(LOGPROBS_KINDS)}
+
+_LEAST = np.float32(-1e9)
+"""The least logprob that counts in a confidence, so that this is always finite."""
 
 
 class LogprobsPlan:
@@ -27,7 +30,9 @@ class LogprobsPlan:
               reports several, since all rows then go into one table.
     starts    the same as `Logprobs.starts`, for a step in which request i has row i.
     of_logits  bool [n], which of them need a kind that is computed from the logits themselves.
-    recorded  the indices of the requests that record the raw logprob of each token.
+    recorded  the requests that record the raw logprob of each token: index → how many of the likeliest tokens
+              make the confidence that is recorded with it, or 0.
+    widened   those of them for which more tokens are listed than the user requested: index → that number.
     detailed  the indices of the requests that want more than logprobs; `details` is what these want.
     several   whether a request reports more than one kind.
     only      the number of the kind that every request reports, and no other; None if they differ.
@@ -37,9 +42,14 @@ class LogprobsPlan:
         reported = [sum(_BITS[mode] for mode in r.logprobs_modes) for r in requests]
         top_n = [r.params.logprobs if r.logprobs_modes else 0 for r in requests]
         self.reported = np.array(reported, np.uint8)
-        self.recorded = [i for i, r in enumerate(requests) if r.raw_logprobs is not None]
+        self.recorded = {
+            i: r.raw_logprobs.top_k for i, r in enumerate(requests) if r.raw_logprobs is not None
+        }
+        self.widened = {i: top_n[i] for i, top_k in self.recorded.items() if 0 <= top_n[i] < top_k}
+        for i in self.widened:
+            top_n[i] = self.recorded[i]
         self.kinds = self.reported.copy()
-        self.kinds[self.recorded] |= _BITS["raw"]
+        self.kinds[[*self.recorded]] |= _BITS["raw"]
         details = {i: r.details for i, r in enumerate(requests) if r.details is not None}
         self.detailed, self.details = [*details], [*details.values()]
         self.kinds[[i for i in details if details[i].mask_cap]] |= _BITS["processed"]
@@ -84,6 +94,8 @@ class LogprobsCollector:
         self._out = raw, penalized, processed
         self._one_row_each = False
         self._reported = np.zeros(rows, np.uint8)
+        self._widened: dict[int, int] = {}
+        """As in the plan, by row."""
         self._details = DetailsCollector(rows, plan.vocab_size, plan.details) if plan.detailed else None
 
     def request(
@@ -94,6 +106,7 @@ class LogprobsCollector:
         self._one_row_each = one_row_each
         if one_row_each:
             self._reported = plan.reported
+            self._widened.update(plan.widened)
             return LogprobsRequest(plan.kinds, plan.top_n, self._out, np.zeros(self._rows, bool))
         self.report(plan, rows)
         kinds, top_n = np.zeros(self._rows, np.uint8), np.zeros(self._rows, np.int64)
@@ -108,6 +121,7 @@ class LogprobsCollector:
     def report(self, plan: LogprobsPlan, rows: np.ndarray) -> None:
         """Those of these rows count, of which request i has one."""
         self._reported[rows] = plan.reported
+        self._widened.update((int(rows[i]), top_n) for i, top_n in plan.widened.items())
 
     def complete(self, request: Request, row: int, token_id: int, batch: Batch, penalized: Penalized) -> None:
         """Compute the logprobs of `token_id`, drawn in `row`, on the host."""
@@ -142,10 +156,17 @@ class LogprobsCollector:
         if self._details is not None:
             self._details.clear(rows)
 
-    def raw(self, row: int) -> float:
-        """The raw logprob of the token drawn in `row`."""
-        assert self._out[0] is not None
-        return float(self._out[0].entry_logprobs[self._out[0].starts[row]])
+    def raw(self, row: int, top_k: int) -> float:
+        """The raw logprob of the token drawn in `row`, with the confidence of the row's `top_k` likeliest
+        ones if that is not 0."""
+        out = self._out[0]
+        assert out is not None
+        start = int(out.starts[row])
+        logprob = float(out.entry_logprobs[start])
+        if not top_k:
+            return logprob
+        likeliest = out.entry_logprobs[start + 1 : min(start + 1 + top_k, int(out.starts[row + 1]))]
+        return TokenLogprob(logprob, -float(np.maximum(likeliest, _LEAST).mean(dtype=np.float64)))
 
     def details(self) -> tuple[SamplingMask | None, GivenLogprobs | None]:
         """The sampling mask and the logprobs of named tokens; None if no request wants any."""
@@ -155,6 +176,10 @@ class LogprobsCollector:
 
     def result(self) -> Logprobs | None:
         """The reported ones, by kind as well if a request reports several; None if none does."""
+        for row, top_n in self._widened.items():
+            for table in (table for table in self._out if table is not None):
+                rest = slice(table.starts[row] + 1 + top_n, table.starts[row + 1])
+                table.entry_token_ids[rest], table.entry_logprobs[rest] = -1, np.nan
         only = self._plan.only
         if only is not None and self._one_row_each:
             out = self._out[only]

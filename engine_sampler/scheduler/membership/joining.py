@@ -16,7 +16,6 @@ from ...registry import check_taken, constraint_reader, structured_in
 from ...requests.answers import AnswerReader
 from ...requests.bans import Rewind
 from ...requests.history import History
-from ...requests.parts import RecordedLogprobs
 from ...requests.request import Request, seed_of
 from ...requests.results import PromptScoring, RequestId
 from ...requests.slots import ATTEMPT
@@ -192,6 +191,7 @@ class Newcomers:
             ends=self.ends,
             rewinds=self.rewinds,
             healed=self.healed,
+            logprobs=self.logprobs,
         )
         if not request.phases.is_single:
             self._limit_phases(request.phases)
@@ -210,10 +210,8 @@ class Newcomers:
             call_for_add("the parser", self.parser.feed, request.answer.unread(request))
         if request.text is not None and self.streamed is not None:
             request.text.skip(self.streamed)
-        if self.logprobs is not None:
-            request.raw_logprobs = RecordedLogprobs(self.logprobs)
-        elif self.is_group and (params.best_of is not None or params.use_beam_search):
-            request.raw_logprobs = RecordedLogprobs()
+        if self.is_group and (params.best_of is not None or params.use_beam_search):
+            request.raw_logprobs = request.stop_checks.recorded()
         return request
 
     def _limit_phases(self, phases: RequestPhases) -> None:

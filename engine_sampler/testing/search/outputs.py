@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contract import StoppingCriteria, StopVerdict, Vocabulary
+from ...contract import StoppingCriteria, StopVerdict, TokenLogprob, Vocabulary
 from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..cases import Random
@@ -38,6 +38,7 @@ class StoppingTrial:
         self._state = criterion.new_state(values, prompt, vocabulary)
         self._stream = Detokenizer(vocabulary.tokenizer or Tokenizer(()))
         self._size = vocabulary.size
+        self._values = values
         self.watch = criterion.watch(values, prompt, vocabulary)
 
     def check(self, *token_ids: int) -> StopVerdict | None:
@@ -45,11 +46,7 @@ class StoppingTrial:
         before = len(self._stream.text)
         for token_id in token_ids:
             self._stream.push(token_id)
-        more = (
-            {"logprobs": [logprob(t, self._size) for t in token_ids]}
-            if self._criterion.wants_logprobs
-            else {}
-        )
+        more = logprobs_for(self._criterion, self._values, token_ids, self._size)
         verdict = self._criterion.check(self._state, list(token_ids), self._stream.text[before:], **more)
         good = verdict is None or isinstance(verdict, StopVerdict)
         assert good, f"check gives {verdict!r}; allowed are None and a StopVerdict"
@@ -73,16 +70,28 @@ class StoppingTrial:
 
 
 def row_for(token: int, size: int) -> np.ndarray:
-    """Logits [size] under which `token` is chosen, with the probability that `logprob` gives."""
+    """Logits [size] under which `token` is chosen, with the probability that `_logprob` gives."""
     row = np.zeros(size, np.float32)
     row[token] = 1 + token % 5
     return row
 
 
-def logprob(token: int, size: int) -> float:
-    """The logprob of `token` in a scheduler whose rows are those of `row_for`."""
+def logprobs_for(
+    criterion: StoppingCriteria, values: Mapping[str, Any], token_ids: Sequence[int], size: int
+) -> dict[str, Any]:
+    """The further argument of `check`, if the criterion takes it."""
+    top_k = criterion.confidence_top_k(values)
+    return {"logprobs": [_logprob(t, size, top_k) for t in token_ids]} if criterion.wants_logprobs else {}
+
+
+def _logprob(token: int, size: int, top_k: int) -> float:
+    """The logprob of `token` in a scheduler whose rows are those of `row_for`, with the confidence of the
+    `top_k` likeliest tokens unless these are none."""
     row = row_for(token, size).astype(np.float64)
-    return float(np.float32(row[token] - np.log(np.exp(row).sum())))
+    logprobs = (row - np.log(np.exp(row).sum())).astype(np.float32)
+    chosen = float(logprobs[token])
+    likeliest = np.sort(logprobs)[::-1][:top_k]
+    return TokenLogprob(chosen, -float(likeliest.mean(dtype=np.float64))) if top_k else chosen
 
 
 def pieces_for(texts: Iterable[str]) -> list[bytes]:

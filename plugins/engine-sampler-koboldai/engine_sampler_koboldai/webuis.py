@@ -36,6 +36,7 @@ class WebUI:
     is_window_shared  whether the window of the penalties is also that of DRY, and 0 the whole history.
     protects_lines    whether XTC leaves line ends and special tokens alone.
     mirostat_alone    whether mirostat turns all other samplers off.
+    has_deepconf      whether `enable_deepconf` turns DeepConf on, which counts the tokens of `logprobs`.
     cutoff_parts      1 is one of so many parts in `epsilon_cutoff` and `eta_cutoff`.
     """
 
@@ -49,6 +50,7 @@ class WebUI:
     is_window_shared: bool = False
     protects_lines: bool = False
     mirostat_alone: bool = False
+    has_deepconf: bool = False
     cutoff_parts: int = 1
 
 
@@ -129,6 +131,7 @@ WEB_UIS: Mapping[str, WebUI] = {
         },
         dynatemp_end=0.0,
         mirostat_alone=True,
+        has_deepconf=True,
     ),
 }
 """The servers by name."""
@@ -157,12 +160,24 @@ def body_of(body: Mapping[str, Any], system: str, tokenizer: Tokenizer | None = 
     fields |= _bans(fields)
     _set_stops(fields)
     _set_temperature(fields, ui)
+    if ui.has_deepconf:
+        _set_deepconf(fields)
     _set_special_values(fields, ui)
     order = _order(fields, ui)
     fields.setdefault("order", order)
     if ui.mirostat_alone and fields.get("mirostat"):
         fields |= switched_off(order)
     return fields
+
+
+def _set_deepconf(fields: dict[str, Any]) -> None:
+    """DeepConf as its switch says, with as many tokens as `logprobs` lists: 20 if that is not given."""
+    if not switch("enable_deepconf", fields.pop("enable_deepconf", False)):
+        fields["deepconf_threshold"] = 0.0
+        return
+    fields.setdefault("deepconf_threshold", 17.0)
+    if fields.get("logprobs"):
+        fields.setdefault("deepconf_top_k", fields["logprobs"])
 
 
 def _protected(tokenizer: Tokenizer) -> dict[str, Any]:

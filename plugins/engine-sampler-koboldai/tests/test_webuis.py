@@ -126,6 +126,22 @@ def test_random_chains_give_the_logits_that_text_generation_webui_gives() -> Non
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, (0, 2048, 20)),
+        ({"enable_deepconf": False, "deepconf_threshold": 5}, (0, 2048, 20)),
+        ({"enable_deepconf": True}, (17, 2048, 20)),
+        ({"enable_deepconf": True, "logprobs": 0}, (17, 2048, 20)),
+        ({"enable_deepconf": True, "logprobs": 5, "deepconf_window_size": 50, "deepconf_threshold": 10},
+         (10, 50, 5)),
+    ],
+)  # fmt: skip
+def test_aphrodites_switch_turns_deepconf_on(body: dict[str, Any], expected: tuple[float, int, int]) -> None:
+    params = from_request(body, system=APHRODITE)
+    assert (params.deepconf_threshold, params.deepconf_window_size, params.deepconf_top_k) == expected
+
+
 def test_mirostat_turns_all_else_off_in_aphrodite_alone() -> None:
     assert chain(APHRODITE, mirostat_mode=2) == ("mirostat_v2",)
     assert chain(TABBY, mirostat_mode=2) == ("penalties", "dry", "temperature", "mirostat_v2")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine_sampler import SamplingParams
-from engine_sampler.contract import Vocabulary, flags_like, token_rows
+from engine_sampler import ParameterError, SamplingParams
+from engine_sampler.contract import StoppingCriteria, Vocabulary, flags_like, token_rows
 from engine_sampler.for_backends import default_registry
 from engine_sampler.for_bridges import CalledCriteria, as_criterion, entries_of, integer_of, newest_logprobs
 
@@ -82,6 +82,7 @@ class Stops:
         self._called = [c.criterion for c in adapted if isinstance(c, CalledCriteria)]
         self._done: set[int] = set()
         """The rows that the criteria in `_called` have ended."""
+        _check_confidences(stops, own)
         self._wants_logprobs = any(map(_uses_logprobs, stops)) or any(c.wants_logprobs for c in own)
         self._follower = Follower(
             stops,
@@ -141,6 +142,18 @@ def _only_stops(params: SamplingParams) -> SamplingParams:
     criteria = default_registry().catalogue.stopping_criteria.values()
     names = {param.name for criterion in criteria for param in criterion.params}.union(_OTHER_PARAMS)
     return SamplingParams(**{name: value for name, value in params.given.items() if name in names})
+
+
+def _check_confidences(params: Sequence[SamplingParams], criteria: Sequence[StoppingCriteria]) -> None:
+    """Raise `ParameterError` for criteria that take the confidences of rows, which `generate` does not keep
+    for beams that swap rows."""
+    registered = default_registry().catalogue.stopping_criteria.values()
+    vocabulary = Vocabulary(UNKNOWN_VOCAB_SIZE)
+    for one in params:
+        active = [c for c in registered if c.is_active(one, vocabulary)]
+        for criterion in (*active, *criteria):
+            if criterion.confidence_top_k(one):
+                raise ParameterError(f"{criterion.name} is not allowed here: it follows a Scheduler's steps")
 
 
 def _uses_logprobs(params: SamplingParams) -> bool:

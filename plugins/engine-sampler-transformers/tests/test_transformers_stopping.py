@@ -8,7 +8,7 @@ from transformers_models import EOS, byte_tokenizer, llama
 
 from engine_sampler import ParameterError, SamplingParams
 from engine_sampler.contract import StoppingCriteria, StopVerdict
-from engine_sampler.stopping import ConfidenceCriteria
+from engine_sampler.stopping import ConfidenceCriteria, DeepConfCriteria
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -137,6 +137,13 @@ def test_a_threshold_without_scores_says_how_to_get_them(criteria):
     criterion = stopping_criteria(params, criteria=criteria)
     with pytest.raises(ValueError, match=r"assistant_confidence_threshold needs .* output_scores=True"):
         criterion(torch.tensor([[0, 1]]), None)
+
+
+@pytest.mark.parametrize("criteria", [[], [DeepConfCriteria(3)]], ids=["params", "criteria"])
+def test_confidences_of_rows_are_refused(criteria):
+    params = SamplingParams(deepconf_threshold=0.0 if criteria else 3.0)
+    with pytest.raises(ParameterError, match="deepconf is not allowed here"):
+        stopping_criteria(params, criteria=criteria)
 
 
 def test_its_generate_stops_at_an_unlikely_token():

@@ -349,6 +349,7 @@ def refused(place: Place) -> list[str]:
         (ParameterError, lambda: scheduler.add(SamplingParams(n=2))),
         (ParameterError, lambda: scheduler.add(SamplingParams(return_sampling_mask=True))),
         (ParameterError, lambda: scheduler.add_group(SamplingParams(n=2, logprob_token_ids=[1]))),
+        (ParameterError, lambda: scheduler.add(SamplingParams(deepconf_threshold=3))),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [EOS + 1])),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [1] * 8)),
         (ParameterError, lambda: scheduler.add(SamplingParams(), position=-1)),

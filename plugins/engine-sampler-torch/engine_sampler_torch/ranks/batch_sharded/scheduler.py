@@ -425,6 +425,10 @@ class BatchShardedScheduler:
         ids, request = newcomers.ids, newcomers.first_without_grammar()
         prompt, output = request.history.prompt_token_ids, request.history.output_token_ids
         modes, recorded = request.logprobs_modes, request.raw_logprobs
+        if recorded is not None and recorded.top_k:
+            raise ParameterError(
+                "deepconf_threshold, and criteria with confidences, are not allowed among ranks"
+            )
         entries = [LedgerEntry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
 
         def unable(reason: str) -> list[Record]:
