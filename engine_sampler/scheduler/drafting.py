@@ -18,7 +18,6 @@ from ..requests.constraint import Constraint
 from ..requests.parts import RequestPart
 from ..requests.request import Request
 from ..requests.results import RequestId
-from ..samplers._sequences import values_after
 from .membership.live_requests import LiveRequests
 from .membership.step_lock import StepLock
 
@@ -277,5 +276,7 @@ class _Calling:
         bad = resolved.get("bad_words")
         if not bad:
             return True
+        from ..samplers._sequences import values_after  # loaded with the samplers, which have resolved these
+
         longest, before = max(sequences.shape[1] for sequences, _ in bad), request.history.token_ids
         return token_id not in values_after(np.append(before[max(len(before) - longest, 0) :], draft), bad)

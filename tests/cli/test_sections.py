@@ -102,7 +102,7 @@ def test_inexact_backends_and_what_plugins_provide_are_printed(registry: Registr
     words = printed(registry, lines)
     assert "abacus (inexact)" in words
     assert "toys this process loaded robust_z, abacus" in words
-    assert "36 samplers, 6 selectors" in words
+    assert "38 samplers, 6 selectors" in words
 
 
 def test_a_variable_of_a_bridge_is_its(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

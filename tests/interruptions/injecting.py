@@ -10,6 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import engine_sampler
+from engine_sampler.base import forking
 
 PACKAGE = str(Path(engine_sampler.__file__).parent)
 TESTS = str(Path(__file__).parents[1])
@@ -46,6 +47,7 @@ class Injection:
         finally:
             sys.settrace(before)
             gc.enable()
+            _release_locks()
 
     def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
         code = frame.f_code
@@ -67,6 +69,15 @@ class Injection:
                 raise self.error
             self.left -= 1
         return self._at_event
+
+
+def _release_locks() -> None:
+    """Release locks that this thread still holds. A trace function can raise between the last bytecode of a
+    `with` and the call that releases, where CPython looks for no signals: other threads would wait for ever,
+    in a test that comes later."""
+    for lock in list(forking._LOCKS):
+        while hasattr(lock, "_is_owned") and lock._is_owned():
+            lock.release()
 
 
 def count_of(call: Callable[[], Any], *, opcodes: bool = False) -> int:

@@ -21,7 +21,7 @@ from tests.native.comparing import (
     run,
     times,
 )
-from tests.random_chains import random_settings
+from tests.random_chains import HOST_ONLY, random_settings
 
 HELPER = """
 #if defined(__x86_64__)
@@ -83,7 +83,9 @@ def test_flushed_denormals_change_no_token_and_no_row(mode: Any, num_threads: in
     for number in range(times(40)):
         random = np.random.default_rng(number)
         size = (5, 64, 257, 1000)[number % 4]
-        chain, rows = random_group(random, size, 16, random_settings(random, size, without=("infill",)))
+        chain, rows = random_group(
+            random, size, 16, random_settings(random, size, without=("infill", *HOST_ONLY))
+        )
         rows.slots.num_threads = num_threads
         logits = random_block(random, 16, size, faults=0)
         if number % 3 == 0:

@@ -65,6 +65,7 @@ def test_the_seed_is_the_requests_own() -> None:
 
 def test_every_parameter_of_a_sampler_is_ours_or_vllms_own() -> None:
     refused = {"allowed_token_ids", "bad_words", "ignore_eos", "min_tokens", "logit_bias", "grammar_bias"}
+    refused |= {"forced_bos_token_id", "forced_eos_token_id"}
     for sampler in default_registry().catalogue.samplers.values():
         for param in sampler.params:
             if param.name in refused:

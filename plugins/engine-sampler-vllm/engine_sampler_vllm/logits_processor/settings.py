@@ -23,6 +23,9 @@ from engine_sampler.for_bridges import (
 _CORE = ("order", "min_keep")
 """Parameters of the chain that belong to no sampler."""
 
+_EDITS = ("sequence_bias", "suppress_tokens")
+"""The masks and biases that vLLM lacks."""
+
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "temperature": (1.0,),
     "top_p": (1.0,),
@@ -80,7 +83,7 @@ def _given(extra: Mapping[str, Any], request: Any) -> dict[str, Any]:
 def _allowed() -> dict[str, Param]:
     """The parameters that may be in `extra_args`: those of all samplers but vLLM's masks and biases."""
     catalogue = default_registry().catalogue
-    samplers = (s for name, s in catalogue.samplers.items() if name not in EDITS)
+    samplers = (s for name, s in catalogue.samplers.items() if name not in EDITS or name in _EDITS)
     return {p.name: p for s in samplers for p in s.params} | {n: catalogue.params[n] for n in _CORE}
 
 
