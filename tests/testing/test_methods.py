@@ -66,6 +66,7 @@ GIVEN = {
     *("BackendError", "Batch", "Chain", "ConstraintError", "DeferredBackend", "DraftedText", "Example"),
     "GrammarMeasures",
     *("Group", "LogprobsRequest", "LookAhead", "Param", "ParameterError", "PreparedMasks", "Rows"),
+    "TokenLogprob",
     *("Selection", "SlotEntry", "SlotTable", "Stateful", "StepMeasures", "StopVerdict", "TextMatch"),
     *("TextState", "UnfinishedError", "Vocabulary", "Watch", "Work"),
 }
