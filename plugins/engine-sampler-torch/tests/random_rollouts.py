@@ -12,10 +12,21 @@ from engine_sampler_torch.replaying.pieces import only_removes
 from engine_sampler_torch.steps import step_of
 
 from engine_sampler import RequestLimits, SamplingMask, SamplingParams, Scheduler
-from tests.random_chains import BUILT_IN, Random, random_history, random_logits, random_settings, tokenizer
+from tests.random_chains import (
+    BUILT_IN,
+    HOST_ONLY,
+    Random,
+    random_history,
+    random_logits,
+    random_settings,
+    tokenizer,
+)
 
-REFUSED = [name for name, s in BUILT_IN.items() if step_of(s) is None and not only_removes(s)]
-"""Samplers that change logits in Python, which cannot be replayed."""
+REFUSED = sorted(
+    HOST_ONLY | {name for name, s in BUILT_IN.items() if step_of(s) is None and not only_removes(s)}
+)
+"""Samplers that change logits in Python, which cannot be replayed, and those that remove tokens there, which
+cannot before one that takes a figure from whole rows."""
 
 
 class Rollout:
