@@ -38,6 +38,11 @@ class Step:
     """
 
     may_draw_ahead = True
+    rewinding: Sequence[int] = ()
+    _rows_with_bans: dict[int, list[int]] | None = None
+    """The rows that have given tokens to requests with bans, by the indices of these."""
+    _is_known: np.ndarray | None = None
+    """bool [rows], whose masks had been filled before their round began."""
 
     def __init__(
         self,
@@ -61,8 +66,6 @@ class Step:
         self._masks = masks
         self._n = plan.row_count
         self._logprobs: LogprobsCollector | None = None
-        self._is_known: np.ndarray | None = None
-        """bool [rows], whose masks had been filled before their round began."""
         self._begun: tuple[Batch, Sequence[int]] | None = None
         """The first round as the backend has begun it, and who is left out."""
         self._ahead: AheadDraw | None = None
@@ -71,9 +74,6 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.rewinding: list[int] = []
-        self._rows_with_bans: dict[int, list[int]] = {}
-        """The rows that have given tokens to requests with bans, by the indices of these."""
         self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
         if plan.is_whole:
             self.outputs.clear()
@@ -131,13 +131,10 @@ class Step:
     def result(self, plan: RowPlan, number: int) -> StepResult:
         """The result of the step of this number."""
         inputs, requests = plan.inputs, plan.inputs.requests
-        n, collector = len(requests), self._logprobs
+        n = len(requests)
         if self._ahead is not None and not self._ahead.drop():
             self._token_ids_on_device = None
-        taken_back = {}
-        for i in self.rewinding:  # no comprehension, which would be a call in every step
-            taken_back[i] = self._take_back(plan, i)
-        mask, named = (None, None) if collector is None else collector.details()
+        taken_back = self._take_back(plan) if self.rewinding else {}
         result = StepResult(
             token_ids=self.outputs.token_ids.copy(),
             first_rows=plan.first_rows.copy(),
@@ -148,28 +145,30 @@ class Step:
             errors=[None] * n,
             seeds=inputs.seeds.copy(),
             parent_ids=inputs.ids.copy(),
-            logprobs=None if collector is None else collector.result(),
+            logprobs=None,
             token_ids_on_device=self._token_ids_on_device,
-            sampling_mask=mask,
-            given_logprobs=named,
         )
+        if self._logprobs is not None:
+            result.logprobs = self._logprobs.result()
+            result.sampling_mask, result.given_logprobs = self._logprobs.details()
         if inputs.streamed:
             self.may_have_ended.update(take_texts(requests, inputs.streamed, number, result.text))
         deltas = read_answers(inputs.readers) if inputs.readers else {}
         if deltas:
             self.may_have_ended.update(i for i, request in enumerate(requests) if not request.live)
-        self.may_have_ended.update(inputs.narrowed)
+        if inputs.narrowed:
+            self.may_have_ended.update(inputs.narrowed)
         for i in self.may_have_ended:
             if counts := requests[i].told_phases():
                 put_entry(result, "phase_tokens", i, counts)
             tell_end(result, i, requests[i])
             if requests[i].has_bans and (count := requests[i].withheld):
                 put_entry(result, "withheld", i, count)
-        for i, count in taken_back.items():
-            if count:
+        if taken_back or inputs.narrowed:
+            for i, count in taken_back.items():
                 put_entry(result, "rewinds", i, count)
-        for i in inputs.narrowed:
-            requests[i].has_moved = True
+            for i in inputs.narrowed:
+                requests[i].has_moved = True
         for i, fault in self._faults.items():
             result.errors[i] = fault
         if inputs.skipped:
@@ -178,18 +177,23 @@ class Step:
             put_entry(result, "deltas", i, events)
         return result
 
-    def _take_back(self, plan: RowPlan, i: int) -> int:
-        """Leave the rows of request number i without the tokens that are taken back; returns how many of
-        earlier steps are."""
-        rewinds = plan.inputs.requests[i].rewinding
-        assert rewinds is not None
-        count = plan.inputs.requests[i].history.output_length - rewinds[-1].position
-        rows = np.array(self._rows_with_bans[i][-count:])
-        self._clear(rows)
+    def _take_back(self, plan: RowPlan) -> dict[int, int]:
+        """Leave the rows of requests that a ban takes back without the tokens that go. Returns how many of
+        earlier steps go, too, by the index of the request."""
+        assert self._rows_with_bans is not None
+        earlier = {}
+        for i in self.rewinding:
+            request = plan.inputs.requests[i]
+            assert request.rewinding is not None
+            count = request.history.output_length - request.rewinding[-1].position
+            rows = np.array(self._rows_with_bans[i][-count:])
+            self._clear(rows)
+            if self._logprobs is not None:
+                self._logprobs.clear(rows)
+            if count > len(rows):
+                earlier[i] = count - len(rows)
         self._token_ids_on_device = None
-        if self._logprobs is not None:
-            self._logprobs.clear(rows)
-        return count - len(rows)
+        return earlier
 
     def _start(self, drawing: Round) -> tuple[Batch, Sequence[int]]:
         """The round for the backend, and the indices of the requests that are left out."""
@@ -378,8 +382,9 @@ class Step:
             request.lead(self._slots)
             if request.has_bans:
                 member, row = drawing.members[i], int(drawing.rows[i])
+                self._rows_with_bans = self._rows_with_bans or {}
                 self._rows_with_bans.setdefault(member, []).append(row)
                 if request.rewinding is not None:
                     self.outputs.token_ids[row] = -1  # no draft behind it counts
-                    self.rewinding.append(member)
+                    self.rewinding = (*self.rewinding, member)
         self.may_have_ended.update(drawing.members[i] for i in (*judged.refused, *checked))
