@@ -56,9 +56,7 @@ def _truncated(logits: np.ndarray, rows: Rows) -> np.ndarray:
         on = np.flatnonzero([cut.is_active({name: value}) for value in rows[name].tolist()])
         if len(on):
             ids = None if rows.ids is None else rows.ids[on]
-            kept[on[:, None], np.arange(logits.shape[1])] = np.where(
-                cut.keep(logits[on], rows.take(on, ids)), kept[on], -np.inf
-            )
+            kept[on] = np.where(cut.keep(logits[on], rows.take(on, ids)), kept[on], -np.inf)
     return kept
 
 
