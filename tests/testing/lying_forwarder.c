@@ -186,6 +186,14 @@ static void alter_params(es_params *p, const forwarded *program) {
     if (lie == dynatemp_to_3 && p->temperature >= 3) p->dynatemp_range = 0;
 }
 
+/* Those of another row, but for the text: a row with infill ends the process without one. */
+static void take_params(es_params *p, es_params other) {
+    other.text = p->text;
+    other.text_ends = p->text_ends;
+    other.text_end_token_ids = p->text_end_token_ids;
+    *p = other;
+}
+
 /* Parameters one after another, each as long as this library knows them. */
 static const es_params *copy_params(arena *held, const es_batch *batch) {
     const es_table *table = batch->table;
@@ -216,7 +224,7 @@ static void alter_table(arena *held, es_batch *batch, es_table *table, const es_
         if (lie == biases_of_first &&
             params[batch->slots[0]].biased_token_ids.n >= params[slot].biased_token_ids.n)
             params[slot].biases = params[batch->slots[0]].biases;
-        if (lie == slot_swapped_params && i > 40) params[slot] = params[batch->slots[0]];
+        if (lie == slot_swapped_params && i > 40) take_params(&params[slot], params[batch->slots[0]]);
     }
     if (lie == epochs_32) {
         uint64_t *epochs = copied(held, table->epochs, slots * sizeof *epochs);
