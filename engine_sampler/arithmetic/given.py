@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..base.plain_json import floats, integers, read_fields, reading, written
+from ..base.plain_json import PlainJson, floats, integers
 from .logprobs import log_total
 
 
@@ -21,7 +21,7 @@ class RowGiven(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GivenLogprobs:
+class GivenLogprobs(PlainJson):
     """The logprobs and ranks of named tokens, row by row.
 
     token_ids  int64 [entries], row after row, in the order in which the request names them.
@@ -41,6 +41,12 @@ class GivenLogprobs:
     starts: np.ndarray
     modes: Mapping[str, GivenLogprobs] = field(default_factory=dict)
 
+    _READERS = {
+        **dict.fromkeys(("token_ids", "ranks", "starts"), integers),
+        "logprobs": floats,
+        "modes": lambda modes: {name: GivenLogprobs.from_dict(table) for name, table in modes.items()},
+    }
+
     @classmethod
     def of(cls, rows: Sequence[RowGiven | None]) -> GivenLogprobs:
         """Some rows; None is one without entries."""
@@ -54,18 +60,9 @@ class GivenLogprobs:
             starts,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, which `from_dict` reads with the same bits."""
-        return written(self)
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> GivenLogprobs:
-        """What `to_dict` has written. Raises `ParameterError` for anything else."""
-        with reading(cls, state):
-            table = cls(**read_fields(state, _READERS))
-            if {int(table.starts[-1])} != {len(table.token_ids), len(table.logprobs), len(table.ranks)}:
-                raise ValueError("its arrays have other lengths")
-        return table
+    def _check_lengths(self) -> None:
+        if {int(self.starts[-1])} != {len(self.token_ids), len(self.logprobs), len(self.ranks)}:
+            raise ValueError("its arrays have other lengths")
 
     def row(self, row: int) -> RowGiven:
         """The entries of one row: views of the arrays."""
@@ -76,15 +73,6 @@ class GivenLogprobs:
     def by_mode(self) -> Mapping[str, GivenLogprobs]:
         """`modes`, or these rows under "" if there are none."""
         return self.modes or {"": self}
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "token_ids": integers,
-    "logprobs": floats,
-    "ranks": integers,
-    "starts": integers,
-    "modes": lambda modes: {name: GivenLogprobs.from_dict(table) for name, table in modes.items()},
-}
 
 
 def given_logprobs(logits: np.ndarray, token_ids: np.ndarray, ids: np.ndarray | None = None) -> RowGiven:

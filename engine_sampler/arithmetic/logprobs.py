@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from ..base.cached import cached_property
-from ..base.plain_json import floats, integers, read_fields, reading, written
+from ..base.plain_json import PlainJson, floats, integers
 from .integer_weights import LN_2, distances, log2_mass, weights
 from .ranking import descending, top_columns
 
 
 @dataclass(frozen=True, eq=False)
-class Logprobs:
+class Logprobs(PlainJson):
     """The logprobs of some rows, each with as many entries as it needs: the chosen token first, then the
     likeliest in order.
 
@@ -41,6 +40,12 @@ class Logprobs:
     starts: np.ndarray
     ranks: np.ndarray
     modes: Mapping[str, Logprobs] = field(default_factory=dict)
+
+    _READERS = {
+        **dict.fromkeys(("entry_token_ids", "starts", "ranks"), integers),
+        "entry_logprobs": floats,
+        "modes": lambda modes: {name: Logprobs.from_dict(table) for name, table in modes.items()},
+    }
 
     @classmethod
     def empty(cls, rows: int, k: int) -> Logprobs:
@@ -67,18 +72,9 @@ class Logprobs:
             np.concatenate([part.ranks for part in parts]),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON, which `from_dict` reads with the same bits."""
-        return written(self)
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Logprobs:
-        """What `to_dict` has written. Raises `ParameterError` for anything else."""
-        with reading(cls, state):
-            table = cls(**read_fields(state, _READERS))
-            if table.starts[-1] != len(table.entry_token_ids) or len(table.ranks) != len(table.starts) - 1:
-                raise ValueError("its arrays have other lengths")
-        return table
+    def _check_lengths(self) -> None:
+        if self.starts[-1] != len(self.entry_token_ids) or len(self.ranks) != len(self.starts) - 1:
+            raise ValueError("its arrays have other lengths")
 
     @cached_property
     def token_ids(self) -> np.ndarray:
@@ -175,15 +171,6 @@ class Logprobs:
 
     def _ranges(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
         return zip(self.starts[rows].tolist(), self.starts[rows + 1].tolist(), strict=True)
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "entry_token_ids": integers,
-    "entry_logprobs": floats,
-    "starts": integers,
-    "ranks": integers,
-    "modes": lambda modes: {name: Logprobs.from_dict(table) for name, table in modes.items()},
-}
 
 
 def _present(token_ids: np.ndarray) -> int:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -20,11 +20,40 @@ VERSION = 1
 """Of what `to_dict` of results writes."""
 
 
-def written(result: Any, left_out: Collection[str] = ()) -> dict[str, Any]:
-    """The fields of a dataclass by name, and the version. Raises `ParameterError` for what JSON does not
-    have."""
-    names = [field.name for field in fields(result) if field.init and field.name not in left_out]
-    return {"version": VERSION, **{name: _plain(name, getattr(result, name)) for name in names}}
+Result = TypeVar("Result", bound="PlainJson")
+
+
+class PlainJson:
+    """A dataclass that can be written as JSON, as it says itself."""
+
+    _READERS: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """What reads the fields that JSON has in another form. None stays None."""
+    _LEFT_OUT: ClassVar[Collection[str]] = ()
+    """The fields that are not written."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON, which `from_dict` reads with the same bits."""
+        return {"version": VERSION, **{name: _plain(name, getattr(self, name)) for name in self._written()}}
+
+    @classmethod
+    def from_dict(cls: type[Result], state: Mapping[str, Any]) -> Result:
+        """What `to_dict` has written. Raises `ParameterError` for anything else."""
+        with reading(cls, state):
+            result = cls(**{name: cls._read(name, state[name]) for name in cls._written()})
+            result._check_lengths()
+        return result
+
+    @classmethod
+    def _written(cls) -> list[str]:
+        names: list[str] = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
+        return [name for name in names if name not in cls._LEFT_OUT]
+
+    @classmethod
+    def _read(cls, name: str, value: Any) -> Any:
+        return value if value is None or name not in cls._READERS else cls._READERS[name](value)
+
+    def _check_lengths(self) -> None:
+        """Raise ValueError unless the arrays that have been read belong together."""
 
 
 @contextmanager
@@ -38,16 +67,6 @@ def reading(kind: type, state: Any) -> Iterator[None]:
         raise ParameterError(
             f"state={quoted(state)} is not allowed: what {kind.__name__}.to_dict has given ({error})"
         ) from None
-
-
-def read_fields(state: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-    """The fields of `state` by name, each read by its reader; None stays None."""
-    return {name: None if state[name] is None else read(state[name]) for name, read in readers.items()}
-
-
-def as_it_is(value: Any) -> Any:
-    """A reader of plain values."""
-    return value
 
 
 def integers(value: Any) -> np.ndarray:

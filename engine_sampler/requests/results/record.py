@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from ...base.plain_json import as_it_is, number, read_fields, reading, written
+from ...base.plain_json import PlainJson, number
 from ...contract import Compiled, ConstraintError
 from .step_result import RequestId, StopReason, check_plain
 
@@ -78,8 +78,19 @@ class MadeWhenRead(Generic[T]):
         object.__setattr__(record, self._place, value)
 
 
+def _captures(by_name: Mapping[str, Any]) -> dict[str, Any]:
+    """(bytes, start, end, tokens) of each capture of each rule."""
+    return {
+        name: [
+            (base64.b64decode(data, validate=True), start, end, tokens and tuple(tokens))
+            for data, start, end, tokens in some
+        ]
+        for name, some in by_name.items()
+    }
+
+
 @dataclass(frozen=True)
-class Record:
+class Record(PlainJson):
     """Everything about one request, live or finished, until it is removed.
 
     request_id          as given to `Scheduler.add`, or chosen by it.
@@ -121,37 +132,11 @@ class Record:
     captures: MadeWhenRead[Any] = MadeWhenRead(NoCaptures())
     parser: Any = field(default=None, repr=False, compare=False)
 
+    _READERS = {"cumulative_logprob": number, "score": number, "captures": _captures}
+    _LEFT_OUT = ("parser",)
+
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, which `from_dict` reads as an equal record: all but `parser`. Raises `ParameterError` for
-        an id that JSON does not have."""
+        """As JSON, which `from_dict` reads as an equal record, captures as tuples: all but `parser`. Raises
+        `ParameterError` for an id that JSON does not have."""
         check_plain([self.request_id])
-        return written(self, ("parser",))
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Record:
-        """What `to_dict` has written; captures are tuples. Raises `ParameterError` for anything else."""
-        with reading(cls, state):
-            return cls(**read_fields(state, _READERS))
-
-
-def _captures(by_name: Mapping[str, Any]) -> dict[str, Any]:
-    """(bytes, start, end, tokens) of each capture of each rule."""
-    return {
-        name: [
-            (base64.b64decode(data, validate=True), start, end, tokens and tuple(tokens))
-            for data, start, end, tokens in some
-        ]
-        for name, some in by_name.items()
-    }
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        "request_id prompt_token_ids token_ids text finish_reason stop_reason error seed phase_tokens "
-        "unenforced".split(),
-        as_it_is,
-    ),
-    "cumulative_logprob": number,
-    "score": number,
-    "captures": _captures,
-}
+        return super().to_dict()

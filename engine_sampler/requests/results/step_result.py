@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arithmetic import GivenLogprobs, Logprobs
 from ...base.errors import ParameterError, quoted
-from ...base.plain_json import as_it_is, integers, read_fields, reading, written
+from ...base.plain_json import PlainJson, integers
 from .fields import copied, per_request, per_row
 from .sampling_mask import SamplingMask
 from .tensors import WithTensors
@@ -20,8 +20,15 @@ RequestId = Hashable
 StopReason = str | int | None
 
 
+def _list(value: Any) -> list[Any]:
+    """`value`, a list. Raises TypeError for anything else: a long text would be taken apart."""
+    if not isinstance(value, list):
+        raise TypeError(f"{quoted(value)} is no list")
+    return value
+
+
 @dataclass(eq=False)
-class StepResult(WithTensors):
+class StepResult(PlainJson, WithTensors):
     """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a
@@ -85,6 +92,17 @@ class StepResult(WithTensors):
     sampling_mask: SamplingMask | None = None
     given_logprobs: GivenLogprobs | None = None
 
+    _READERS = {
+        **dict.fromkeys(("token_ids", "first_rows"), integers),
+        "logprobs": Logprobs.from_dict,
+        "deltas": lambda deltas: [
+            [tuple(_list(event)) for event in _list(events)] for events in _list(deltas)
+        ],
+        "sampling_mask": SamplingMask.from_dict,
+        "given_logprobs": GivenLogprobs.from_dict,
+    }
+    _LEFT_OUT = ("token_ids_on_device",)
+
     def tokens(self, i: int) -> list[int]:
         """The tokens of request number i in this step: one, or several with drafts."""
         return [t for t in self._rows(i).tolist() if t >= 0]
@@ -102,17 +120,11 @@ class StepResult(WithTensors):
         return self.token_ids[self.first_rows[i] : end]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, which `from_dict` reads with the same bits: all but `token_ids_on_device`. Raises
-        `ParameterError` for ids of requests, and for events of parsers, that JSON does not have."""
+        """As JSON, which `from_dict` reads with the same bits, events of parsers as tuples: all but
+        `token_ids_on_device`. Raises `ParameterError` for ids of requests, and for events, that JSON does not
+        have."""
         check_plain(self.request_ids)
-        return written(self, ("token_ids_on_device",))
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> StepResult:
-        """What `to_dict` has written; events of parsers are tuples. Raises `ParameterError` for anything
-        else."""
-        with reading(cls, state):
-            return cls(**read_fields(state, _READERS))
+        return super().to_dict()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "token_ids_on_device": None}  # which need not be there where it is read
@@ -120,28 +132,6 @@ class StepResult(WithTensors):
     def copied(self) -> StepResult:
         """A result that can be changed without changing this one."""
         return copied(self)
-
-
-def _list(value: Any) -> list[Any]:
-    """`value`, a list. Raises TypeError for anything else: a long text would be taken apart."""
-    if not isinstance(value, list):
-        raise TypeError(f"{quoted(value)} is no list")
-    return value
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "token_ids": integers,
-    "first_rows": integers,
-    **dict.fromkeys(
-        "request_ids text finish_reasons stop_reasons errors seeds parent_ids skipped phase_tokens rewinds "
-        "withheld".split(),
-        as_it_is,
-    ),
-    "logprobs": Logprobs.from_dict,
-    "deltas": lambda deltas: [[tuple(_list(event)) for event in _list(events)] for events in _list(deltas)],
-    "sampling_mask": SamplingMask.from_dict,
-    "given_logprobs": GivenLogprobs.from_dict,
-}
 
 
 def check_plain(request_ids: Iterable[RequestId]) -> None:
