@@ -22,28 +22,3 @@ from .loading import (
     unknown,
 )
 from .phase_params import PHASE_PARAMS
-
-__all__ = [
-    "CORE_PARAMS",
-    "EVENTS",
-    "FAMILIAR_NAMES",
-    "GRAMMAR_OPTIONS",
-    "LOGPROBS_MODES",
-    "MAX_COUNT",
-    "PHASE_PARAMS",
-    "STRUCTURED_PARAMS",
-    "Catalogue",
-    "PluginError",
-    "PluginStatus",
-    "Registry",
-    "check_object",
-    "check_taken",
-    "constraint_reader",
-    "default_registry",
-    "drafters_named",
-    "handler_of",
-    "mask_filler",
-    "objects_in",
-    "structured_in",
-    "unknown",
-]

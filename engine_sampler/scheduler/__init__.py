@@ -5,16 +5,3 @@ from ..requests.results import BegunStep, PromptScores, Record, RequestId, Sampl
 from .membership.siblings import sibling_count
 from .report import GroupReport
 from .scheduler import Scheduler
-
-__all__ = [
-    "BegunStep",
-    "GroupReport",
-    "PromptScores",
-    "Record",
-    "RequestError",
-    "RequestId",
-    "SamplingMask",
-    "Scheduler",
-    "StepResult",
-    "sibling_count",
-]

@@ -3,8 +3,3 @@
 A module imports the library that it is named after only when it is called."""
 
 from .tokenizer import Tokenizer, check_tokenizer
-
-__all__ = [
-    "Tokenizer",
-    "check_tokenizer",
-]

@@ -16,5 +16,3 @@ watchdog       a time limit for calls.
 
 from .backend import LibraryBackend
 from .binding import LibraryError
-
-__all__ = ["LibraryBackend", "LibraryError"]

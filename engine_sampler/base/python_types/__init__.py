@@ -5,5 +5,3 @@ pydantic reads the types, and is imported when the first of them needs it."""
 from .schemas import schema_of
 from .texts import choice_texts, pattern_text
 from .tools import tool_of
-
-__all__ = ["choice_texts", "pattern_text", "schema_of", "tool_of"]

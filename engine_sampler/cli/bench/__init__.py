@@ -8,5 +8,3 @@ rows    synthetic logits, shaped like those of real models; `benchmarks` uses th
 
 from .cases import Measurement, measure
 from .report import machine, markdown
-
-__all__ = ["Measurement", "machine", "markdown", "measure"]

@@ -12,5 +12,3 @@ The search is A*. It needs lower bounds on the cost from a configuration to the 
 """
 
 from .correction import Check, check, complete
-
-__all__ = ["Check", "check", "complete"]

@@ -11,5 +11,3 @@ they see it, `turns` says whose grammar is next, and `lifetime` how long a worke
 
 from .compiler import GrammarCompiler
 from .source import GrammarSource
-
-__all__ = ["GrammarCompiler", "GrammarSource"]

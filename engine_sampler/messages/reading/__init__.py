@@ -5,14 +5,3 @@ from .automaton import MessageAutomaton, SharedAutomata
 from .following import joined
 from .parts import TRIMS, Reading, ReadingOptions
 from .places import MessagePlace, MessageStep
-
-__all__ = [
-    "TRIMS",
-    "MessageAutomaton",
-    "MessagePlace",
-    "MessageStep",
-    "Reading",
-    "ReadingOptions",
-    "SharedAutomata",
-    "joined",
-]

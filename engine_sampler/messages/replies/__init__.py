@@ -15,22 +15,3 @@ from .completions import (
 )
 from .refusals import error_body
 from .responses import ResponsesStream, response_items
-
-__all__ = [
-    "REASONING_KEYS",
-    "AnthropicStream",
-    "ChatChoice",
-    "ChatChunk",
-    "ChatCompletion",
-    "ChatUsage",
-    "ResponsesStream",
-    "TextOffset",
-    "anthropic_content",
-    "chat_deltas",
-    "chat_finish_reason",
-    "chat_logprobs",
-    "chat_message",
-    "completion_logprobs",
-    "error_body",
-    "response_items",
-]

@@ -13,20 +13,3 @@ from .record import CapturedTokens, NoCaptures, Parts, Record
 from .sampling_mask import SamplingMask
 from .step_result import BegunStep, RequestId, StepResult
 from .tensors import ResultTensors, WithTensors
-
-__all__ = [
-    "BegunStep",
-    "CapturedTokens",
-    "NoCaptures",
-    "Parts",
-    "PromptScores",
-    "PromptScoring",
-    "Record",
-    "RequestId",
-    "ResultTensors",
-    "SamplingMask",
-    "StepDetails",
-    "StepResult",
-    "WithTensors",
-    "modes_of",
-]

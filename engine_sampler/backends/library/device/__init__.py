@@ -3,5 +3,3 @@
 from .backend import DeviceSteps
 from .logits import DeviceTensor
 from .steps import DeviceHost, StepOnDevice
-
-__all__ = ["DeviceHost", "DeviceSteps", "DeviceTensor", "StepOnDevice"]

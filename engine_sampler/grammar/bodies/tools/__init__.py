@@ -3,13 +3,3 @@
 from .building import formatted_answer, tool_calls
 from .openapi import openapi_tools
 from .requests import Function, call_list, chosen_functions, take_tools
-
-__all__ = [
-    "Function",
-    "call_list",
-    "chosen_functions",
-    "formatted_answer",
-    "openapi_tools",
-    "take_tools",
-    "tool_calls",
-]

@@ -16,11 +16,3 @@ drafts and forks need no care. The work is linear in the text for most grammars,
 from ..steps import Steps
 from .capture import Capture, Captures
 from .reading import captures_of_text, captures_of_tokens
-
-__all__ = [
-    "Capture",
-    "Captures",
-    "Steps",
-    "captures_of_text",
-    "captures_of_tokens",
-]

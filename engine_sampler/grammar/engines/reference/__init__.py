@@ -17,5 +17,3 @@ From the bottom up, each concept in its module:
 
 from .matcher import ReferenceGrammar, ReferenceMatcher
 from .vocabulary import ReferenceVocabulary
-
-__all__ = ["ReferenceGrammar", "ReferenceMatcher", "ReferenceVocabulary"]

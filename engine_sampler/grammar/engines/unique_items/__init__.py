@@ -12,5 +12,3 @@ text can no longer repeat an item.
 """
 
 from .matcher import UniqueItems, UniqueItemsMatcher
-
-__all__ = ["UniqueItems", "UniqueItemsMatcher"]

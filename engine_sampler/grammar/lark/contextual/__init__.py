@@ -13,5 +13,3 @@
 """
 
 from .reading import rules_from_lalr
-
-__all__ = ["rules_from_lalr"]

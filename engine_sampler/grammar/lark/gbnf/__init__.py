@@ -21,5 +21,3 @@ has no upper bound.
 """
 
 from .reading import Gbnf, is_gbnf, read_gbnf
-
-__all__ = ["Gbnf", "is_gbnf", "read_gbnf"]

@@ -10,5 +10,3 @@ members        what the parts of a choice say of one member
 
 from .clauses import Atoms, disjuncts
 from .deciding import Deciding
-
-__all__ = ["Atoms", "Deciding", "disjuncts"]

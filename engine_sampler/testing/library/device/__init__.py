@@ -10,5 +10,3 @@ steps     what is tried everywhere; checks, changes, numbers, limits, leaks: ser
 
 from .checking import checks_on, served
 from .promises import DEVICE_PROMISES
-
-__all__ = ["DEVICE_PROMISES", "checks_on", "served"]

@@ -26,32 +26,3 @@ from .logprobs import columns_of, descending, first_columns, log_mass, log_total
 from .philox import scale_draw
 from .probe import shortcoming
 from .scalars import constant, exp2_64, log2_64, power, square_root, sum_in_order
-
-__all__ = [
-    "NEGATIVE_INFINITY",
-    "columns_of",
-    "constant",
-    "descending",
-    "distances",
-    "entropy_bits",
-    "exp2_64",
-    "first_columns",
-    "information",
-    "log2_64",
-    "log2_mass",
-    "log_mass",
-    "log_total",
-    "mass_reaching",
-    "mass_within",
-    "pick_by_weight",
-    "power",
-    "row_logprobs",
-    "scale_draw",
-    "settled",
-    "shortcoming",
-    "sort_keys",
-    "square_root",
-    "sum_in_order",
-    "weight_of_share",
-    "weights",
-]

@@ -9,24 +9,3 @@ from .replay import Replay
 from .revise import revise_tables
 from .sampling import FAULTS, KernelCandidates, narrow, sample
 from .workspace import Workspace, WorkspaceShape, bucket
-
-__all__ = [
-    "FAULTS",
-    "KernelCandidates",
-    "KernelOutcome",
-    "Likeliest",
-    "Replay",
-    "Workspace",
-    "WorkspaceShape",
-    "bucket",
-    "covers",
-    "deliver_tokens",
-    "likeliest",
-    "listed_width",
-    "narrow",
-    "plan_of",
-    "repeatable",
-    "revise_tables",
-    "sample",
-    "trusted",
-]

@@ -8,5 +8,3 @@ function  `replay`, the autograd function over all pieces
 
 from .function import replay
 from .record import ReplayRecord
-
-__all__ = ["ReplayRecord", "replay"]

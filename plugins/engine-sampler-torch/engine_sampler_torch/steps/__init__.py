@@ -7,5 +7,3 @@ the tokens merged before. `logits_processors` calls functions with arrays of the
 
 from .base import Block, DeviceSelector, DeviceStep, FigureStep, Given
 from .discovery import selector_of, step_of
-
-__all__ = ["Block", "DeviceSelector", "DeviceStep", "FigureStep", "Given", "selector_of", "step_of"]

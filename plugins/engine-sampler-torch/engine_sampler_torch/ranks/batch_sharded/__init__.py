@@ -1,5 +1,3 @@
 """Whole rows to the ranks that own their requests, and their answers to all."""
 
 from .scheduler import BatchShardedScheduler
-
-__all__ = ["BatchShardedScheduler"]
