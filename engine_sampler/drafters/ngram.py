@@ -29,17 +29,10 @@ class Ngram(Drafter):
 
     name = "ngram"
     params = (
-        Param(
-            "prompt_lookup_max",
-            int,
-            8,
-            low=1,
-            high=64,
-            switch=False,
-            doc="most tokens that the drafter ngram matches",
-        ),
+        Param("prompt_lookup_max", int, 8, low=1, high=64, switch=False,
+              doc="most tokens that the drafter ngram matches"),
         Param("prompt_lookup_min", int, 2, low=1, high=64, switch=False, doc="fewest tokens that it matches"),
-    )
+    )  # fmt: skip
 
     def check(self, params: Mapping[str, Any]) -> None:
         longest, least = params["prompt_lookup_max"], params["prompt_lookup_min"]

@@ -173,37 +173,13 @@ def _phases(value: Any) -> tuple[Fields, ...]:
 
 
 PHASE_PARAMS = (
-    Param(
-        "thinking",
-        object,
-        None,
-        convert=_thinking,
-        limit=8192,
-        doc="how the model marks its thoughts: a family, or markers",
-    ),
-    Param(
-        "thinking_token_budget",
-        int,
-        None,
-        low=-1,
-        high=2**31 - 1,
-        doc="end the thoughts after this many tokens; None or -1: no limit",
-    ),
-    Param(
-        "answer",
-        object,
-        (),
-        convert=_changes,
-        limit=8192,
-        doc="parameters that hold from the end of the thoughts on",
-    ),
-    Param(
-        "phases",
-        object,
-        (),
-        convert=_phases,
-        limit=8192,
-        doc="parameters until a marker or for a number of tokens, then others",
-    ),
-)
+    Param("thinking", object, None, convert=_thinking, limit=8192,
+          doc="how the model marks its thoughts: a family, or markers"),
+    Param("thinking_token_budget", int, None, low=-1, high=2**31 - 1,
+          doc="end the thoughts after this many tokens; None or -1: no limit"),
+    Param("answer", object, (), convert=_changes, limit=8192,
+          doc="parameters that hold from the end of the thoughts on"),
+    Param("phases", object, (), convert=_phases, limit=8192,
+          doc="parameters until a marker or for a number of tokens, then others"),
+)  # fmt: skip
 """`thinking` with its budget and `answer`, which are a case of `phases`."""

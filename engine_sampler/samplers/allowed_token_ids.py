@@ -28,15 +28,9 @@ class AllowedTokenIds(Truncation):
     name = "allowed_token_ids"
     role = "edit"
     params = (
-        Param(
-            "allowed_token_ids",
-            object,
-            neutral=None,
-            convert=_allowed,
-            limit=32_768,
-            doc="the only tokens kept",
-        ),
-    )
+        Param("allowed_token_ids", object, neutral=None, convert=_allowed, limit=32_768,
+              doc="the only tokens kept"),
+    )  # fmt: skip
     examples = (
         Example((1.0, 2.0, 3.0), {"allowed_token_ids": [1, 0]}, (1.0, 2.0, -np.inf)),
         Example((1.0, -np.inf, 3.0), {"allowed_token_ids": [0, 1]}, (1.0, -np.inf, -np.inf)),

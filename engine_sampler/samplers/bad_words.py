@@ -28,15 +28,9 @@ class BadWords(Sampler):
     name = "bad_words"
     role = "edit"
     params = (
-        Param(
-            "bad_words",
-            object,
-            neutral=(),
-            convert=phrases,
-            limit=1024,
-            doc="forbidden texts, ids or id lists",
-        ),
-    )
+        Param("bad_words", object, neutral=(), convert=phrases, limit=1024,
+              doc="forbidden texts, ids or id lists"),
+    )  # fmt: skip
     examples = (
         Example((1.0, 2.0, 3.0), {"bad_words": [2]}, (1.0, 2.0, -np.inf)),
         Example((1.0, 2.0, 3.0), {"bad_words": [[0, 1]]}, (1.0, -np.inf, 3.0), prompt_token_ids=(2, 0)),

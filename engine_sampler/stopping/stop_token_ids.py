@@ -29,15 +29,9 @@ class StopTokenIdsCriteria(StoppingCriteria):
 
     name = "stop_token_ids"
     params = (
-        Param(
-            "stop_token_ids",
-            tuple,
-            (),
-            convert=unique_token_ids,
-            limit=8192,
-            doc="token ids that end a request",
-        ),
-    )
+        Param("stop_token_ids", tuple, (), convert=unique_token_ids, limit=8192,
+              doc="token ids that end a request"),
+    )  # fmt: skip
     examples = ({"stop_token_ids": [0, 14]},)
     waits_for_min_tokens = False
 

@@ -90,23 +90,13 @@ class GrammarBias(Sampler):
         Param("grammar_bias", float, None, low=-1e6, high=1e6, doc="favour the grammar's tokens, mask none"),
     )
     examples = (
-        Example(
-            (2.0, 1.0, 0.5, 0.0),
-            {"grammar_bias": 3.0, "regex": "(ab)+"},
-            (2.0, 4.0, 0.5, 0.0),
-            output_token_ids=(0,),
-            token_bytes=(b"a", b"b", b"c", b"abc"),
-            note="after a, only b can follow",
-        ),
-        Example(
-            (2.0, 1.0, 0.5, 0.0),
-            {"grammar_bias": 3.0, "choice": ["a", "b"]},
-            (2.0, 1.0, 0.5, 0.0),
-            output_token_ids=(2, 0),
-            token_bytes=(b"a", b"b", b"c", b"abc"),
-            note="c is not one of the choices: no token is favoured after it",
-        ),
-    )
+        Example((2.0, 1.0, 0.5, 0.0), {"grammar_bias": 3.0, "regex": "(ab)+"}, (2.0, 4.0, 0.5, 0.0),
+                output_token_ids=(0,), token_bytes=(b"a", b"b", b"c", b"abc"),
+                note="after a, only b can follow"),
+        Example((2.0, 1.0, 0.5, 0.0), {"grammar_bias": 3.0, "choice": ["a", "b"]}, (2.0, 1.0, 0.5, 0.0),
+                output_token_ids=(2, 0), token_bytes=(b"a", b"b", b"c", b"abc"),
+                note="c is not one of the choices: no token is favoured after it"),
+    )  # fmt: skip
 
     def check(self, params: Mapping[str, Any]) -> None:
         given = params["grammar_bias"]
