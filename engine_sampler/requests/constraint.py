@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.calling import call_for_add
 from ..base.errors import INTERRUPTIONS
-from ..contract import UnfinishedError, Work, bitmask_words, is_bounded
+from ..contract import UnfinishedError, Vocabulary, Work, bitmask_words, is_bounded
 from ..contract.constraints import RuleSettings, compiled_of
 from ..contract.work import REQUEST_WORK
 from .results import CapturedTokens, NoCaptures
@@ -202,3 +203,11 @@ class Constraint:
         child.matcher = self.matcher.fork()
         child.bounded = is_bounded(child.matcher)
         return child
+
+
+def constrained_by(matcher: Any, vocabulary: Vocabulary) -> Constraint | None:
+    """The constraint of a request with this matcher, or None."""
+    if matcher is None:
+        return None
+    has_eos = bool(vocabulary.eos_token_ids)
+    return call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)

@@ -6,16 +6,16 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.calling import call_for_add, call_plugin
 from ..base.errors import PluginFault, quoted
 from ..contract import Chain, ParameterError, Rows, Sampler, StopVerdict, Vocabulary, Work
-from ..params import SamplingParams, build_chain, phases_of
+from ..params import SamplingParams, build_chain
 from .answers import AnswerReader
 from .bans import BannedText, Rewind, text_of
 from .budget import Share
-from .constraint import Constraint
+from .constraint import Constraint, constrained_by
 from .detokenizer import MatchedEnds
 from .ending import RequestEnd, RequestError
 from .history import History
@@ -30,13 +30,10 @@ from .results import (
     StepDetails,
     modes_of,
 )
-from .single_phase import SinglePhase
+from .single_phase import phases_for
 from .slots import CheckTrigger, Slots
 from .state import RequestState
 from .stop_checks import StopChecks
-
-if TYPE_CHECKING:
-    from .phases import RequestPhases
 
 Preparing = Sequence[tuple[Sampler, Rows]]
 """Samplers that prepare, each with a request as a single row."""
@@ -103,10 +100,10 @@ class Request(RequestEnd):
         self.id = request_id
         self.params = params
         self.seed = seed_of(params) if seed is None else seed
-        self.constraint = self.grammar = _constraint(matcher, vocabulary)
+        self.constraint = self.grammar = constrained_by(matcher, vocabulary)
         self.chain: Chain = build_chain(params)
         self.state = RequestState(self.chain, history)
-        self.phases = _phases(params, vocabulary, history, self.constraint)
+        self.phases = phases_for(params, vocabulary, history, self.constraint)
         if self.phases.is_single:
             self.state.open(params, vocabulary)
         self.has_moved = False
@@ -470,28 +467,6 @@ class Request(RequestEnd):
             self.text.skip(None if self.bans is None else self.bans.certain)
         if self.stop_checks.needs_logprobs or logprobs is not None:
             self.raw_logprobs = self.stop_checks.recorded(known)
-
-
-def _constraint(matcher: Any, vocabulary: Vocabulary) -> Constraint | None:
-    if matcher is None:
-        return None
-    has_eos = bool(vocabulary.eos_token_ids)
-    return call_for_add("the grammar", Constraint, matcher, vocabulary.size, has_eos)
-
-
-def _phases(
-    params: SamplingParams, vocabulary: Vocabulary, history: History, constraint: Constraint | None
-) -> SinglePhase | RequestPhases:
-    plan, rules = phases_of(params), None if constraint is None else constraint.rules
-    if plan is None and rules is None:
-        return SinglePhase(params.given, history.prompt_length)
-    from ..params.phases import plan_with_rules  # few requests need it
-    from .phases import RequestPhases
-
-    if rules is not None:
-        plan = plan_with_rules(params, plan, rules.settings)
-    assert plan is not None
-    return RequestPhases.of(plan, vocabulary, history)
 
 
 def seed_of(params: SamplingParams) -> int:

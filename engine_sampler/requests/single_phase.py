@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..contract import Vocabulary
+from ..params import SamplingParams, phases_of
+from .constraint import Constraint
+from .history import History
 from .parts import faults_of
 from .slots import CheckTrigger
 
 if TYPE_CHECKING:
+    from .phases import RequestPhases
     from .request import Request
     from .slots import Slots
 
@@ -78,3 +83,19 @@ def states_and_grammar_back(request: Request, slots: Slots, length: int) -> list
     if request.grammar is not None:
         faults += faults_of("the grammar", request.grammar.rollback, n)
     return faults
+
+
+def phases_for(
+    params: SamplingParams, vocabulary: Vocabulary, history: History, constraint: Constraint | None
+) -> SinglePhase | RequestPhases:
+    """The phases of a request: those of its parameters, and the parts of its grammar with others."""
+    plan, rules = phases_of(params), None if constraint is None else constraint.rules
+    if plan is None and rules is None:
+        return SinglePhase(params.given, history.prompt_length)
+    from ..params.phases import plan_with_rules  # few requests need it
+    from .phases import RequestPhases
+
+    if rules is not None:
+        plan = plan_with_rules(params, plan, rules.settings)
+    assert plan is not None
+    return RequestPhases.of(plan, vocabulary, history)

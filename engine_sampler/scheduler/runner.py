@@ -22,10 +22,9 @@ from .grouping import Grouping
 from .input_batch import InputBatch
 from .judging import Judging
 from .masks import GrammarMasks
-from .measures import decisions_of, step_measures
 from .membership.live_requests import LiveRequests
 from .processing import Processing
-from .report import GroupReport, report_group
+from .report import GroupReport, decisions_of, report_group, step_measures
 from .row_plans import Round, RowPlan
 from .step import Step
 

@@ -14,7 +14,7 @@ from ..contract import GrammarMeasures, Vocabulary
 from ..params import SamplingParams
 from ..registry import EVENTS, handler_of
 from ..scheduler import Scheduler
-from ..scheduler.measures import step_measures
+from ..scheduler.report import step_measures
 from .cases import Random
 from .chains import vocabulary_of
 from .search.drawing import draw_history

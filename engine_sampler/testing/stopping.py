@@ -22,6 +22,7 @@ from .laws import bounds
 from .search.drawing import draw_value
 from .search.outputs import (
     PIECES,
+    MatcherReading,
     StoppingTrial,
     logprobs_for,
     pieces_for,
@@ -38,32 +39,6 @@ from .single import values_for
 EOS = len(PIECES) - 1
 LENGTH = 24
 FINISH_REASONS = ("stop", "length", "repetition", "error")
-
-
-class _Reading:
-    """A text that a matcher has read in one or more calls, up to the first match.
-
-    match  its end and the end of the text, as offsets in the whole text, and the reason.
-    held   the bytes held back, None after a match.
-    """
-
-    def __init__(self, matcher: TextMatcher) -> None:
-        self._matcher = matcher
-        self._state: Any = matcher.start
-        self._length = 0
-        self.match: tuple[int, int, Any] | None = None
-
-    def read(self, data: bytes) -> _Reading:
-        state, match = self._matcher.advance(self._state, data)
-        if self.match is None and match is not None:
-            self.match = self._length + match.end, self._length + match.text_end, match.reason
-        self._state = state
-        self._length += len(data)
-        return self
-
-    @property
-    def held(self) -> int | None:
-        return None if self.match else self._matcher.held(self._state)
 
 
 class StoppingContract(Searching):
@@ -243,7 +218,7 @@ class StoppingContract(Searching):
 
     def test_a_matcher_keeps_its_state_between_calls(self) -> None:
         for number, (matcher, text) in enumerate(self.matched_texts()):
-            whole = _Reading(matcher).read(text)
+            whole = MatcherReading(matcher).read(text)
             end = whole.match[0] if whole.match else len(text)
             for cut in {
                 *range(max(0, end - 4), end),
@@ -251,9 +226,9 @@ class StoppingContract(Searching):
                 len(text) // 2,
                 *np.random.default_rng(number).integers(0, len(text) + 1, 3).tolist(),
             }:
-                parts = _Reading(matcher).read(text[:cut]).read(text[cut:])
+                parts = MatcherReading(matcher).read(text[:cut]).read(text[cut:])
                 self._expect_same_reading(parts, whole, f"read as {text[:cut]!r}, then {text[cut:]!r}")
-            singly = _Reading(matcher)
+            singly = MatcherReading(matcher)
             for i in range(len(text)):
                 singly.read(text[i : i + 1]).read(b"")
             self._expect_same_reading(singly, whole, f"{text!r} read byte by byte, with nothing in between")
@@ -270,7 +245,7 @@ class StoppingContract(Searching):
             for i, (values, matcher) in enumerate(matchers):
                 for others, other in matchers[:i]:
                     if matcher == other:
-                        readings = _Reading(matcher).read(text), _Reading(other).read(text)
+                        readings = MatcherReading(matcher).read(text), MatcherReading(other).read(text)
                         seen, right = ((reading.match, reading.held) for reading in readings)
                         named = [self.own(one) for one in (values, others)]
                         assert seen == right, f"the matchers for {named} are equal, but differ in {text!r}"
@@ -433,7 +408,7 @@ class StoppingContract(Searching):
                 for output in self.outputs([values]):
                     yield matcher, b"".join(pieces[t] for t in output)
 
-    def _expect_same_reading(self, reading: _Reading, right: _Reading, where: str) -> None:
+    def _expect_same_reading(self, reading: MatcherReading, right: MatcherReading, where: str) -> None:
         seen, expected = (reading.match, reading.held), (right.match, right.held)
         assert seen == expected, f"match and held are {seen}, not {expected}, {where}"
 

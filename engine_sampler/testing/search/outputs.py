@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...contract import StoppingCriteria, StopVerdict, TokenLogprob, Vocabulary
+from ...contract import StoppingCriteria, StopVerdict, TextMatcher, TokenLogprob, Vocabulary
 from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..cases import Random
@@ -141,3 +141,29 @@ def verdicts_on(
     """The verdicts on each token of each of `outputs`."""
     trials = [(StoppingTrial(criterion, values, vocabulary), output) for output in outputs]
     return [[trial.check(token) for token in output] for trial, output in trials]
+
+
+class MatcherReading:
+    """A text that a matcher has read in one or more calls, up to the first match.
+
+    match  its end and the end of the text, as offsets in the whole text, and the reason.
+    held   the bytes held back, None after a match.
+    """
+
+    def __init__(self, matcher: TextMatcher) -> None:
+        self._matcher = matcher
+        self._state: Any = matcher.start
+        self._length = 0
+        self.match: tuple[int, int, Any] | None = None
+
+    def read(self, data: bytes) -> MatcherReading:
+        state, match = self._matcher.advance(self._state, data)
+        if self.match is None and match is not None:
+            self.match = self._length + match.end, self._length + match.text_end, match.reason
+        self._state = state
+        self._length += len(data)
+        return self
+
+    @property
+    def held(self) -> int | None:
+        return None if self.match else self._matcher.held(self._state)
