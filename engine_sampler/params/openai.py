@@ -134,7 +134,7 @@ def parameters_of(
     parameters |= _logprobs(unread)
     if "logit_bias" in unread:
         unread["logit_bias"] = _logit_bias(unread["logit_bias"])
-    parameters = known_only(parameters | canonical_keys(unread, _renamed(RENAMED)), (), unknown)
+    parameters = known_only(parameters | canonical_keys(unread, RENAMED), (), unknown)
     if "dry_sequence_breakers" in parameters:
         parameters["dry_sequence_breakers"] = sequence_breakers(parameters["dry_sequence_breakers"])
     check_text(parameters)
@@ -159,17 +159,10 @@ def _extras(unread: dict[str, Any]) -> dict[str, Any]:
     extras: dict[str, Any] = {}
     for key in ("extra_args", "vllm_xargs", "custom_params"):
         extras |= without_transport(mapping(key, unread.pop(key, {})), TRANSPORT)
-    renamed = _renamed(IN_EXTRAS)
     if "ngram_size" in extras:
         unread.pop("custom_logit_processor", None)
-        extras |= {"window_size": extras.get("window_size", 100)} if "window_size" in renamed else {}
-    return canonical_keys(extras, renamed)
-
-
-def _renamed(aliases: Mapping[str, str]) -> dict[str, str]:
-    """Those of the aliases whose parameters are there."""
-    known = default_registry().catalogue.params
-    return {alias: name for alias, name in aliases.items() if name in known}
+        extras = {"window_size": 100, **extras}
+    return canonical_keys(extras, IN_EXTRAS)
 
 
 def _logprobs(unread: dict[str, Any]) -> dict[str, Any]:
