@@ -19,3 +19,11 @@ def engine():
     from engine_sampler.demo.engine import Engine
 
     return Engine.learn([*TEXT.split("\n\n")])
+
+
+@pytest.fixture
+def demo(engine):
+    from engine_sampler.demo.app import Demo
+    from engine_sampler.demo.engine import DemoSession
+
+    return Demo(DemoSession(engine), "The cat", seed=1)

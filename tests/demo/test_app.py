@@ -9,14 +9,6 @@ import pytest
 from engine_sampler.params import SamplingParams, build_chain
 
 
-@pytest.fixture
-def demo(engine):
-    from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.engine import DemoSession
-
-    return Demo(DemoSession(engine), "The cat", seed=1)
-
-
 def test_at_least_eight_different_configurations_run_at_the_same_time(demo):
     next(demo.run(1))
     assert len(demo.running) >= 8

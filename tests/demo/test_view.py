@@ -13,14 +13,6 @@ from rich.console import Console
 SIZES = ((80, 24), (120, 40), (200, 50))
 
 
-@pytest.fixture
-def demo(engine):
-    from engine_sampler.demo.app import Demo
-    from engine_sampler.demo.engine import DemoSession
-
-    return Demo(DemoSession(engine), "The cat", seed=1)
-
-
 def console(width: int, height: int = 40) -> Console:
     return Console(file=io.StringIO(), width=width, height=height)
 

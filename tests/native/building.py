@@ -53,7 +53,7 @@ def compiler() -> str:
 
 
 def _shared_library(sources: tuple[str, ...], flags: tuple[str, ...]) -> Path:
-    library = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
+    library = Path(tempfile.mkdtemp(dir=folder())) / "library.so"
     paths = [str(SOURCES / name) for name in sources]
     options = [*ARITHMETIC, *WARNINGS, *flags, f"-I{INCLUDE}", f"-I{SOURCES}", "-shared", "-fPIC"]
     command = [compiler(), *options, "-o", str(library), *paths]
@@ -64,7 +64,7 @@ def _shared_library(sources: tuple[str, ...], flags: tuple[str, ...]) -> Path:
 
 
 @functools.cache
-def _folder() -> str:
+def folder() -> str:
     """Removed when the interpreter ends."""
     folder = tempfile.mkdtemp(prefix="engine-sampler-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

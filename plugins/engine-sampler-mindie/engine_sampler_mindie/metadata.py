@@ -44,6 +44,11 @@ _LENGTHS = Field("output_lengths", "int", 0, low=0)
 _SEEDS = Field("seeds", "int", None, low=NO_SEED, high=2**63 - 1)
 _PREFILL, _BEAMS = Field("is_seq_prefill", "bool", None), Field("use_beam_search", "bool", False)
 
+_COLUMNS = {name: name for name in PARAMS} | {
+    name: f"{name}_array" for name in ("top_k", "top_p", "seed", "do_sample")
+}
+"""The names of settings in `SamplingParam`, and the attributes of a `SamplingMetadata` that hold them."""
+
 _OF_ROWS = (
     "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_k_array",
     "top_p_array", "do_sample_array", "seed_array", "top_logprobs_array", "num_top_tokens", "best_of_array",
@@ -274,23 +279,15 @@ class SamplingMetadata:
     @classmethod
     def from_deprecated(cls, sampling_data: SamplingData, sampling_param: SamplingParam) -> SamplingMetadata:
         """Metadata from the older pair. Without `request_ids`, the sequences are 0, 1, 2, …"""
-        param = sampling_param
-        given = (getattr(param, name) for name in PARAMS)
+        given = (getattr(sampling_param, name) for name in PARAMS)
         arrays = (sampling_data.request_ids, sampling_data.all_input_ids, sampling_data.output_ids, *given)
         rows = next((len(array) for array in arrays if array is not None), 0)
         ids = np.arange(rows) if sampling_data.request_ids is None else sampling_data.request_ids
         metadata = cls.from_numpy(
             list(ids[:, None]),
             is_prefill=sampling_data.is_prefill,
-            repetition_penalty=param.repetition_penalty,
-            frequency_penalty=param.frequency_penalty,
-            presence_penalty=param.presence_penalty,
-            temperature=param.temperature,
-            top_k=param.top_k,
-            top_p=param.top_p,
-            do_sample=param.do_sample,
-            seeds=param.seed,
             to_tensor=sampling_data.to_tensor,
+            **{"seeds" if name == "seed" else name: getattr(sampling_param, name) for name in PARAMS},
         )
         metadata.update_token_ids(sampling_data.all_input_ids, sampling_data.output_ids)
         return metadata
@@ -332,16 +329,7 @@ class SamplingMetadata:
 
     def columns(self) -> dict[str, np.ndarray | None]:
         """The settings under the names in `SamplingParam`."""
-        return {
-            "repetition_penalty": self.repetition_penalty,
-            "frequency_penalty": self.frequency_penalty,
-            "presence_penalty": self.presence_penalty,
-            "temperature": self.temperature,
-            "top_k": self.top_k_array,
-            "top_p": self.top_p_array,
-            "seed": self.seed_array,
-            "do_sample": self.do_sample_array,
-        }
+        return {name: getattr(self, attribute) for name, attribute in _COLUMNS.items()}
 
     @property
     def prefill_array(self) -> np.ndarray:

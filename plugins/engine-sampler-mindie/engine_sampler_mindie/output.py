@@ -130,6 +130,13 @@ class SamplingOutput:
                 self.num_new_tokens[row] = kept
 
 
+_JOINED = (
+    "sequence_ids", "parent_sequence_ids", "repeating_indices", "token_ids", "logprobs",
+    "cumulative_logprobs", "num_new_tokens", "num_top_tokens", "seeds",
+)  # fmt: skip
+"""The arrays of an output that are those of its parts, end to end."""
+
+
 def in_order(parts: Sequence[SamplingOutput], groups: Sequence[Sequence[int]]) -> SamplingOutput:
     """One output of `parts`, each with the outputs of the numbered `groups`; in the order of the groups.
 
@@ -149,20 +156,12 @@ def in_order(parts: Sequence[SamplingOutput], groups: Sequence[Sequence[int]]) -
         return np.concatenate([_widened(getattr(part, name)[span], width, missing) for part, span in ordered])
 
     accepted = all(part.is_structured_accepted is not None for part in parts)
+    names = (*_JOINED, "is_structured_accepted") if accepted else _JOINED
     return SamplingOutput(
-        sequence_ids=joined("sequence_ids"),
-        parent_sequence_ids=joined("parent_sequence_ids"),
         group_indices=spans_of(span.stop - span.start for _, span in ordered),
-        repeating_indices=joined("repeating_indices"),
-        token_ids=joined("token_ids"),
-        logprobs=joined("logprobs"),
         top_token_ids=table("top_token_ids", -1),
         top_logprobs=table("top_logprobs", NO_LOGPROB),
-        cumulative_logprobs=joined("cumulative_logprobs"),
-        num_new_tokens=joined("num_new_tokens"),
-        num_top_tokens=joined("num_top_tokens"),
-        seeds=joined("seeds"),
-        is_structured_accepted=joined("is_structured_accepted") if accepted else None,
+        **{name: joined(name) for name in names},
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,3 +36,12 @@ def plugin() -> None:
     registry = default_registry()
     if "torch" not in registry.catalogue.backends:
         registry.register(engine_sampler_torch, "torch")
+
+
+@pytest.fixture
+def device() -> Iterator[Any]:
+    """A `CountingDevice`, while the test runs."""
+    from counting_device import CountingDevice
+
+    with CountingDevice() as device:
+        yield device

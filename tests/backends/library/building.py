@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ from typing import Any
 import cffi
 import pytest
 
-from ...native.building import ARITHMETIC, INCLUDE, WARNINGS, compiler
+from ...native.building import ARITHMETIC, INCLUDE, WARNINGS, compiler, folder
 
 HERE = Path(__file__).resolve().parent
 PLUGINS = HERE.parents[2] / "plugins"
@@ -25,7 +23,7 @@ SIM_DEVICE = PLUGINS / "sim-device" / "sim_device" / "source"
 @functools.cache
 def library(source: Path, *definitions: str, optimized: bool = False) -> Path:
     """The shared library of one C source, compiled once; skips the test if there is no compiler."""
-    out = Path(tempfile.mkdtemp(dir=_folder())) / "library.so"
+    out = Path(tempfile.mkdtemp(dir=folder())) / "library.so"
     flags = [f"-D{definition}" for definition in definitions]
     flags += [
         "-O2" if optimized else "-O0",
@@ -63,7 +61,7 @@ def variant(*definitions: str) -> Path:
 @functools.cache
 def simulated_device() -> Path:
     """The library of the simulated device."""
-    out = Path(tempfile.mkdtemp(dir=_folder())) / "device.so"
+    out = Path(tempfile.mkdtemp(dir=folder())) / "device.so"
     sources = sorted(map(str, SIM_DEVICE.glob("*.c")))
     flags = [
         "-std=gnu11",
@@ -110,11 +108,3 @@ class FaultyToy:
 
 def faulty_toy() -> FaultyToy:
     return FaultyToy(toy("TOY_FAULTS"))
-
-
-@functools.cache
-def _folder() -> str:
-    """Removed when the interpreter ends."""
-    folder = tempfile.mkdtemp(prefix="engine-sampler-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder

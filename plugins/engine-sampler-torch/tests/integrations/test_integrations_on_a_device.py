@@ -4,7 +4,6 @@ tokens, faults and histories move."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +22,6 @@ ROWS, VOCAB = 8, 32000
 LOGITS = np.random.default_rng(8).normal(0, 3, (ROWS, VOCAB)).astype(np.float32)
 KB = 1024
 EXTRA = {"dry_multiplier": 0.8, "dry_allowed_length": 1, "top_n_sigma": 2.0}
-
-
-@pytest.fixture
-def device() -> Iterator[CountingDevice]:
-    with CountingDevice() as device:
-        yield device
 
 
 def requests() -> list[FakeRequest]:

@@ -20,12 +20,19 @@ else:
 
 
 @pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`recording.Graphs`: kernels run on the host, and graphs are captured there."""
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels run on the host."""
     from engine_sampler_torch.running import fused
-    from recording import Graphs
 
     monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
     fused.kernels_for.cache_clear()
-    yield Graphs(monkeypatch)
+    yield
     fused.kernels_for.cache_clear()
+
+
+@pytest.fixture
+def graphs(kernels: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`recording.Graphs`: kernels run on the host, and graphs are captured there."""
+    from recording import Graphs
+
+    return Graphs(monkeypatch)

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
 from engine_sampler_torch import TorchBackend
 from engine_sampler_torch.arithmetic import row_logprobs
 from engine_sampler_torch.kernels import Workspace, likeliest
-from engine_sampler_torch.running import fused, results
+from engine_sampler_torch.running import results
 
 from engine_sampler import SamplingParams, Scheduler, Tokenizer
 from engine_sampler.arithmetic import LN_2, log2_mass
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter's, for NaN
-
-
-@pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Kernels run on the host."""
-    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
-    fused.kernels_for.cache_clear()
-    yield
-    fused.kernels_for.cache_clear()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,17 +13,9 @@ from engine_sampler_torch.kernels.launching import listening
 from engine_sampler_torch.running import fused
 from on_device.machine_code import specification
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::RuntimeWarning"), pytest.mark.usefixtures("kernels")]
 
 ORDER = ("top_k", "temperature")
-
-
-@pytest.fixture(autouse=True)
-def kernels_on_the_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fused, "DEVICE_TYPES", ["cpu"])
-    fused.kernels_for.cache_clear()
-    yield
-    fused.kernels_for.cache_clear()
 
 
 class Compiled:

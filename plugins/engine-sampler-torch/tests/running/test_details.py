@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,9 @@ from engine_sampler import RequestLimits, SamplingParams, Scheduler, StepResult
 from tests.engines import TOKENIZER, VOCAB
 from tests.random_chains import random_history, random_logits, random_settings, tokenizer
 
+pytestmark = pytest.mark.usefixtures("device")
+
 SIZE = 70
-
-
-@pytest.fixture(autouse=True)
-def device() -> Iterator[CountingDevice]:
-    with CountingDevice() as device:
-        yield device
 
 
 def schedulers(**options: Any) -> list[Scheduler]:

@@ -3,7 +3,6 @@ searches, requests that come and go."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,7 @@ from counting_device import CountingDevice, OnDevice
 from engine_sampler import SamplingParams, Scheduler, StepResult
 from tests.engines import CONFIGURATIONS, EOS, TOKENIZER, VOCAB
 
-
-@pytest.fixture(autouse=True)
-def device() -> Iterator[CountingDevice]:
-    with CountingDevice() as device:
-        yield device
+pytestmark = pytest.mark.usefixtures("device")
 
 
 class Pair:

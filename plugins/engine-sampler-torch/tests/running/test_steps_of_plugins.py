@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from engine_sampler_torch.steps import Block, DeviceStep, Given
 from engine_sampler import SamplingParams, Scheduler
 from engine_sampler.contract import Example, Param, Rows, Sampler
 from tests.engines import registered
+
+pytestmark = pytest.mark.usefixtures("device")
 
 SIZE, ROWS = 300, 4
 LOGITS = np.random.default_rng(2).normal(0, 3, (ROWS, SIZE)).astype(np.float32)
@@ -64,12 +65,6 @@ class AppliesNothing(TiltStep):
 class Explodes(TiltStep):
     def apply(self, block: Block, tensors: Given, fixed: Any) -> None:
         block.replace(block.values + float("inf"))
-
-
-@pytest.fixture(autouse=True)
-def device() -> Iterator[CountingDevice]:
-    with CountingDevice() as device:
-        yield device
 
 
 def scheduler_on(backend: str) -> Scheduler:

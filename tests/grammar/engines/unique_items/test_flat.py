@@ -190,33 +190,22 @@ def test_completions_do_not_repeat_items_in_silence() -> None:
         grammar.complete('["",')
 
 
-def test_a_saved_grammar_remembers_items(tmp_path: Any) -> None:
-    grammar = Grammar.from_json_schema(STRINGS)
+@pytest.mark.parametrize("items", [{"type": "string"}, {}], ids=["of texts", "of anything"])
+def test_a_saved_grammar_remembers_items(tmp_path: Any, items: dict[str, Any]) -> None:
+    grammar = Grammar.from_json_schema({"type": "array", "items": items, "uniqueItems": True})
     grammar.save(tmp_path / "strings.grammar")
     assert not Grammar.load(tmp_path / "strings.grammar").check('["a","a"]').viable
 
 
-def test_items_are_remembered_within_other_texts() -> None:
+@pytest.mark.parametrize("items", [{"type": "string"}, {}], ids=["of texts", "of anything"])
+def test_items_are_remembered_within_other_texts(items: dict[str, Any]) -> None:
+    schema = {"type": "array", "items": items, "uniqueItems": True}
+    content = {"type": "json_schema", "json_schema": schema}
+    tags = [{"begin": "call ", "content": content, "end": "."}]
+    tag = {"type": "triggered_tags", "triggers": ["call "], "tags": tags}
     for grammar in (
-        Grammar.from_lark(
-            'start: "call " %json {"type": "array", "items": {"type": "string"}, "uniqueItems": true}'
-        ),
-        Grammar.from_structural_tag(
-            {
-                "type": "structural_tag",
-                "format": {
-                    "type": "triggered_tags",
-                    "triggers": ["call "],
-                    "tags": [
-                        {
-                            "begin": "call ",
-                            "content": {"type": "json_schema", "json_schema": STRINGS},
-                            "end": ".",
-                        }
-                    ],
-                },
-            }
-        ),
+        Grammar.from_lark(f'start: "call " %json {json.dumps(schema)}'),
+        Grammar.from_structural_tag({"type": "structural_tag", "format": tag}),
     ):
         assert not grammar.check('call ["a","a"').viable
         assert grammar.check('call ["a","b"').viable

@@ -213,34 +213,3 @@ def test_objects_are_remembered_exactly_after_rollback_and_fork(count: int) -> N
     matcher.rollback(2)
     assert matcher.accept_bytes(b'{"b":2},{"b":1}]')
     assert fork.accept_bytes(b',{"b":2}]')
-
-
-def test_a_saved_grammar_remembers_items(tmp_path: Any) -> None:
-    grammar = Grammar.from_json_schema(ANYTHING)
-    grammar.save(tmp_path / "strings.grammar")
-    assert not Grammar.load(tmp_path / "strings.grammar").check('["a","a"]').viable
-
-
-def test_items_are_remembered_within_other_texts() -> None:
-    for grammar in (
-        Grammar.from_lark('start: "call " %json {"type": "array", "items": {}, "uniqueItems": true}'),
-        Grammar.from_structural_tag(
-            {
-                "type": "structural_tag",
-                "format": {
-                    "type": "triggered_tags",
-                    "triggers": ["call "],
-                    "tags": [
-                        {
-                            "begin": "call ",
-                            "content": {"type": "json_schema", "json_schema": ANYTHING},
-                            "end": ".",
-                        }
-                    ],
-                },
-            }
-        ),
-    ):
-        assert not grammar.check('call ["a","a"').viable
-        assert grammar.check('call ["a","b"').viable
-    assert grammar.check('["a","a"] call ["x"]. ["a","a"]').valid
