@@ -30,12 +30,13 @@ class Draft:
         chain = range(-1, len(token_ids) - 1)
         self.token_ids = token_ids
         self.parents: Sequence[int] = chain if parents is None else parents
-        self._rows: dict[tuple[int, int], int] = {}
-        """The row after each guess, by the row in which it is drawn and by its token."""
         self.is_chain = parents is None or parents == list(chain)
-        if not self.is_chain:
-            for i, (token_id, parent) in enumerate(zip(token_ids, self.parents, strict=True)):
-                self._rows.setdefault((parent + 1, token_id), i + 1)
+
+    @functools.cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """The row after each guess, by the guess before it and by its token; of equal ones, the first."""
+        pairs = zip(reversed(self.parents), reversed(self.token_ids), strict=True)
+        return dict(zip(pairs, range(len(self), 0, -1), strict=True))
 
     @functools.cached_property
     def depths(self) -> np.ndarray:
@@ -53,7 +54,7 @@ class Draft:
     def row_after(self, row: int, token_id: int) -> int:
         """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed."""
         if not self.is_chain:
-            return self._rows.get((row, token_id), 0)
+            return self._rows.get((row - 1, token_id), 0)
         return row + 1 if row < len(self.token_ids) and self.token_ids[row] == token_id else 0
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .masks import GrammarMasks
+
+if TYPE_CHECKING:
+    from .step import Step
 
 
 class Round(NamedTuple):
@@ -49,6 +52,23 @@ class Round(NamedTuple):
         return Round(self.inputs.part(slots, indices), self.rows[indices], members, is_first=False)
 
 
+class Guesses(NamedTuple):
+    """The drafts of the requests of a step, and their first rows."""
+
+    drafts: Sequence[Draft]
+    first_rows: Sequence[int]
+
+    def after(self, members: Sequence[int], rows: Sequence[int], token_ids: Sequence[int]) -> list[int]:
+        """For each of some requests the row that follows the token of its last row; 0 if that was not
+        guessed."""
+        found = []
+        for i, row, token_id in zip(members, rows, token_ids, strict=True):
+            first = self.first_rows[i]
+            after = self.drafts[i].row_after(row - first, token_id)
+            found.append(first + after if after else 0)
+        return found
+
+
 class RowPlan:
     """One row for each request.
 
@@ -70,8 +90,8 @@ class RowPlan:
         self.is_whole = not inputs.skipped
         self._only = (Round(inputs, inputs.places, inputs.all_indices, self.is_whole, True),)
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
-        """The rounds of the step, one after the other; those so far have drawn `outputs`."""
+    def rounds(self, step: Step) -> Iterable[Round]:
+        """The rounds of a step, one after the other; it has run those so far."""
         return self._only
 
 
@@ -81,28 +101,22 @@ class DraftPlan(RowPlan):
     def __init__(self, inputs: InputBatch, slots: Slots, drafts: Sequence[Draft]) -> None:
         super().__init__(inputs)
         self.is_whole = False
-        self.drafts = self._drafts = drafts
+        self.drafts: Sequence[Draft] = drafts
         self._slots = slots
         ends = list(itertools.accumulate([1 + len(draft) for draft in drafts], initial=0))
         self.row_count, self.first_rows = ends[-1], np.array(ends[:-1], np.int64)
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
+    def rounds(self, step: Step) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places
-        drafts, rows = [self._drafts[i] for i in places.tolist()], self.first_rows[places]
+        drafts, rows = [self.drafts[i] for i in places.tolist()], self.first_rows[places]
         counts = np.array([1 + len(draft) for draft in drafts], np.int64)
-        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
-        firsts = rows.tolist()
-        drawn: Mapping[int, int] = dict(enumerate(firsts))
-        while drawn:
-            after = {
-                i: drafts[i].row_after(row - firsts[i], int(outputs.token_ids[row]))
-                for i, row in drawn.items()
-                if inputs.requests[i].live
-            }
-            drawn = {i: firsts[i] + row for i, row in after.items() if row}
-            if drawn:
-                members, rows = [*drawn], np.array([*drawn.values()], np.int64)
-                yield Round(inputs.part(self._slots, members), rows, members, is_first=False)
+        guesses = Guesses(drafts, rows.tolist())
+        drawing = Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
+        yield drawing
+        while after := step.go_on(drawing, guesses):
+            members, rows = [*after], np.array([*after.values()], np.int64)
+            drawing = Round(inputs.part(self._slots, members), rows, members, is_first=False)
+            yield drawing
 
 
 class BeamPlan(RowPlan):
@@ -114,7 +128,7 @@ class BeamPlan(RowPlan):
         self.groups = groups
         self._slots = slots
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
+    def rounds(self, step: Step) -> Iterable[Round]:
         inputs = self.inputs
         searching = {request_id for group in self.groups for request_id in group.request_ids}
         drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]
