@@ -141,16 +141,11 @@ class Step:
         from row to row: `drawing.rows` become their last ones.
         """
         requests, members, outputs = drawing.inputs.requests, drawing.members, self.outputs
-        advance: Callable[[list[int]], bool] | None = None
-        while True:
-            tokens = outputs.token_ids[drawing.rows].tolist()
-            after = guesses.after(members, drawing.rows.tolist(), tokens)
-            going = {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
-            if len(going) < len(members) or not going:
-                return going
-            advance = advance or self._advancing(drawing)
-            if advance is None or not advance(after):
-                return going
+        after = guesses.after(members, drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
+        advance = self._advancing(drawing) if after and 0 not in after else None
+        while advance is not None and 0 not in after and advance(after):
+            after = guesses.after(members, after, outputs.token_ids[drawing.rows].tolist())
+        return {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
 
     def _advancing(self, drawing: Round) -> Callable[[list[int]], bool] | None:
         """A function that lets the requests of a round draw from their next rows, and add the tokens; False,
@@ -169,7 +164,8 @@ class Step:
         work = self._masks.budget.parts(len(grammars))
 
         def advance(after: list[int]) -> bool:
-            if known is not None and not all([known[after[i]] for i in grammars]):
+            has_mask = known is None or all([known[after[i]] for i in grammars])
+            if not has_mask or (self.may_have_ended and not all([r.live for r in requests])):
                 return False
             rows = np.array(after, np.int64)
             if not repeat(rows[order]):

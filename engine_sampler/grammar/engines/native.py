@@ -315,8 +315,9 @@ class NativeMatcher(ForkedByCopy):
         """The codes of the rows of a tree, int32 [1 + nodes], see `es_matcher_fill_tree`."""
         address, words = self._address_of(bitmask, row, len(token_ids))
         ffi, size = self.grammar.ffi, self.grammar.vocabulary.size
-        tokens = ffi.new("int32_t[]", [t if 0 <= t < size else -1 for t in token_ids])
-        before = ffi.new("int32_t[]", list(parents))
+        if not 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < size:
+            token_ids = [t if 0 <= t < size else -1 for t in token_ids]
+        tokens, before = ffi.new("int32_t[]", list(token_ids)), ffi.new("int32_t[]", list(parents))
         codes = np.empty(1 + len(token_ids), np.int32)
         self._library.es_matcher_fill_tree(
             self._pointer,
