@@ -31,12 +31,11 @@ class Draft:
         self.token_ids = token_ids
         self.parents: Sequence[int] = chain if parents is None else parents
         self.is_chain = parents is None or parents == list(chain)
-
-    @functools.cached_property
-    def _rows(self) -> dict[tuple[int, int], int]:
-        """The row after each guess, by the guess before it and by its token; of equal ones, the first."""
-        pairs = zip(reversed(self.parents), reversed(self.token_ids), strict=True)
-        return dict(zip(pairs, range(len(self), 0, -1), strict=True))
+        self._rows: dict[tuple[int, int], int] = {}
+        """In a tree, the row after each guess, by the guess before it and by its token."""
+        if not self.is_chain:  # of equal ones the first counts, which is written last
+            pairs = zip(reversed(self.parents), reversed(token_ids), strict=True)
+            self._rows.update(zip(pairs, range(len(token_ids), 0, -1), strict=True))
 
     @functools.cached_property
     def depths(self) -> np.ndarray:

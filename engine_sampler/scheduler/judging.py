@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -157,20 +156,28 @@ class Judging:
         return inadmissible, may_have_ended
 
 
-def extend_known(grammars: Mapping[int, Constraint], token_ids: Sequence[int], work: Work | None) -> bool:
-    """Give grammars their tokens, by index. False, and nothing has changed, unless all take theirs."""
+def extend_known(
+    grammars: Mapping[int, Constraint], token_ids: Sequence[int], work: Work | None
+) -> Sequence[int] | None:
+    """Give grammars their tokens, by index. Returns those that may be over; None, and nothing has changed,
+    unless all take theirs."""
+    taken: list[Constraint] = []
+    over = []
     for i, grammar in grammars.items():
         try:
             is_taken = grammar.accept(token_ids[i], work)
         except INTERRUPTIONS:
             raise
-        except BaseException:  # the request learns of it if it is asked again
+        except BaseException:  # the request learns of it when it is asked again
             is_taken = False
         if not is_taken:
-            for before in itertools.takewhile(lambda j: j != i, grammars):
-                grammars[before].rollback(1)
-            return False
-    return True
+            for before in taken:
+                before.rollback(1)
+            return None
+        taken.append(grammar)
+        if grammar.may_have_ended():
+            over.append(i)
+    return over
 
 
 def _is_empty(error: Any) -> bool:

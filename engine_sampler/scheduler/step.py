@@ -12,7 +12,6 @@ from ..arithmetic import LogitRows
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds, extend_texts, take_texts
-from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
@@ -79,7 +78,7 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
+        self.outputs = plan.inputs.draws if plan.is_whole else plan.inputs.outputs_of(self._n)
         if plan.is_whole:
             self.outputs.clear()
 
@@ -141,10 +140,10 @@ class Step:
         from row to row: `drawing.rows` become their last ones.
         """
         requests, members, outputs = drawing.inputs.requests, drawing.members, self.outputs
-        after = guesses.after(members, drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
+        after = guesses.after(drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
         advance = self._advancing(drawing) if after and 0 not in after else None
         while advance is not None and 0 not in after and advance(after):
-            after = guesses.after(members, after, outputs.token_ids[drawing.rows].tolist())
+            after = guesses.after(after, outputs.token_ids[drawing.rows].tolist())
         return {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
 
     def _advancing(self, drawing: Round) -> Callable[[list[int]], bool] | None:
@@ -164,17 +163,17 @@ class Step:
         work = self._masks.budget.parts(len(grammars))
 
         def advance(after: list[int]) -> bool:
-            has_mask = known is None or all([known[after[i]] for i in grammars])
-            if not has_mask or (self.may_have_ended and not all([r.live for r in requests])):
+            has_mask = known is None or all(known[after[i]] for i in grammars)
+            if not has_mask or (self.may_have_ended and not all(r.live for r in requests)):
                 return False
             rows = np.array(after, np.int64)
             if not repeat(rows[order]):
                 return False
             draws.gather(outputs, rows)
-            if grammars and not extend_known(grammars, draws.token_ids.tolist(), work):
+            over = extend_known(grammars, draws.token_ids.tolist(), work) if grammars else ()
+            if over is None:
                 return False
             drawing.rows[:] = rows
-            over = [i for i, grammar in grammars.items() if grammar.may_have_ended()]
             due = self._slots.extend(draws)
             text_ends = self._extend_texts(drawing, ()) if inputs.streamed else {}
             if due or text_ends or over:

@@ -96,12 +96,12 @@ class Call:
     @property
     def repeats(self) -> bool:
         """Whether `repeat` does all that `run` does."""
-        return not (self._writes_more or self._watched)
+        return not (self._writes_more or self._watched) and self._generation == self._session.generation
 
     def repeat(self, index: np.ndarray) -> bool:
         """Run what `run` has run last once more, for the rows `index`, int64 [n]. False if not all of them
         have tokens by that."""
-        if self._slots.offsets is not self._offsets or self._generation != self._session.generation:
+        if self._slots.offsets is not self._offsets:
             return False
         self._rows.index[:] = index
         if self._run(self._context, self._struct) or self._status[:] != self._all_ok:

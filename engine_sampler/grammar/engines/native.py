@@ -340,7 +340,7 @@ class NativeMatcher(ForkedByCopy):
         rows, words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
         if not 0 <= row < rows - more:
             raise IndexError(f"row={row} is not allowed: 0..{rows - more - 1} are")
-        return self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * words), words
+        return self.grammar.ffi.from_buffer("int32_t[]", bitmask) + row * words, words
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`
