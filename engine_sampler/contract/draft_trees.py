@@ -38,6 +38,8 @@ def checked_tree(token_ids: Any, parents: Any, name: str = "") -> tuple[list[int
 
 
 def _integers(name: str, values: Any, allowed: str) -> list[int]:
+    if type(values) is list and {int}.issuperset(map(type, values)):
+        return values.copy()
     if isinstance(values, Sized) and not len(values):
         return []
     numbers: list[int] = array_of(name, values, "iu", 1, allowed).tolist()

@@ -31,11 +31,6 @@ class Draft:
         self.token_ids = token_ids
         self.parents: Sequence[int] = chain if parents is None else parents
         self.is_chain = parents is None or parents == list(chain)
-        self._rows: dict[tuple[int, int], int] = {}
-        """In a tree, the row after each guess, by the guess before it and by its token."""
-        if not self.is_chain:  # of equal ones the first counts, which is written last
-            pairs = zip(reversed(self.parents), reversed(token_ids), strict=True)
-            self._rows.update(zip(pairs, range(len(token_ids), 0, -1), strict=True))
 
     @functools.cached_property
     def depths(self) -> np.ndarray:
@@ -51,10 +46,19 @@ class Draft:
         return len(self.token_ids)
 
     def row_after(self, row: int, token_id: int) -> int:
-        """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed."""
-        if not self.is_chain:
-            return self._rows.get((row - 1, token_id), 0)
-        return row + 1 if row < len(self.token_ids) and self.token_ids[row] == token_id else 0
+        """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed. Of equal guesses the
+        first counts."""
+        token_ids = self.token_ids
+        if self.is_chain:
+            return row + 1 if row < len(token_ids) and token_ids[row] == token_id else 0
+        after = row  # a guess stands behind its parent
+        try:
+            while True:
+                after = self.parents.index(row - 1, after) + 1
+                if token_ids[after - 1] == token_id:
+                    return after
+        except ValueError:
+            return 0
 
 
 class DraftedSlots:

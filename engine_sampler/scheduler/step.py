@@ -142,17 +142,17 @@ class Step:
         requests, members, outputs = drawing.inputs.requests, drawing.members, self.outputs
         after = guesses.after(drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
         advance = self._advancing(drawing) if after and 0 not in after else None
-        while advance is not None and 0 not in after and advance(after):
-            after = guesses.after(after, outputs.token_ids[drawing.rows].tolist())
+        while advance is not None and 0 not in after and (token_ids := advance(after)):
+            after = guesses.after(after, token_ids)
         return {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
 
-    def _advancing(self, drawing: Round) -> Callable[[list[int]], bool] | None:
-        """A function that lets the requests of a round draw from their next rows, and add the tokens; False,
-        and nothing has changed, if that takes a round of its own. None if it always does."""
+    def _advancing(self, drawing: Round) -> Callable[[list[int]], list[int]] | None:
+        """A function that lets the requests of a round draw from their next rows, and returns the tokens that
+        count; none, and nothing has changed, if that takes a round of its own. None if it always does."""
         inputs, outputs, kept = drawing.inputs, self.outputs, self._spread
         more = inputs.scored or inputs.steered or inputs.preparing or inputs.narrowed
-        known = None if self._is_known is None else self._is_known.tolist()
-        if kept is None or more or not self.may_go_on or (inputs.masked and known is None):
+        known = [] if self._is_known is None else self._is_known.tolist()
+        if kept is None or more or not self.may_go_on or (inputs.masked and not known):
             return None
         requests, draws = inputs.requests, inputs.draws
         repeat = self._backend_run.backend.repeated(kept.cache)
@@ -162,23 +162,27 @@ class Step:
         grammars = {i: grammar for i in inputs.masked if (grammar := requests[i].grammar) is not None}
         work = self._masks.budget.parts(len(grammars))
 
-        def advance(after: list[int]) -> bool:
-            has_mask = known is None or all(known[after[i]] for i in grammars)
-            if not has_mask or (self.may_have_ended and not all(r.live for r in requests)):
-                return False
+        def advance(after: list[int]) -> list[int]:
+            for i in grammars:
+                if not known[after[i]]:
+                    return []
+            if self.may_have_ended and not all(r.live for r in requests):
+                return []
             rows = np.array(after, np.int64)
             if not repeat(rows[order]):
-                return False
+                return []
             draws.gather(outputs, rows)
-            over = extend_known(grammars, draws.token_ids.tolist(), work) if grammars else ()
+            token_ids: list[int] = draws.token_ids.tolist()
+            over = extend_known(grammars, token_ids, work) if grammars else ()
             if over is None:
-                return False
+                return []
             drawing.rows[:] = rows
             due = self._slots.extend(draws)
             text_ends = self._extend_texts(drawing, ()) if inputs.streamed else {}
             if due or text_ends or over:
                 self._follow(drawing, Judgement(may_have_ended=over), text_ends, ())
-            return True
+                return outputs.token_ids[rows].tolist()
+            return token_ids
 
         return advance
 

@@ -317,7 +317,7 @@ class NativeMatcher(ForkedByCopy):
         ffi, size = self.grammar.ffi, self.grammar.vocabulary.size
         if not 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < size:
             token_ids = [t if 0 <= t < size else -1 for t in token_ids]
-        tokens, before = ffi.new("int32_t[]", list(token_ids)), ffi.new("int32_t[]", list(parents))
+        tokens, before = (ffi.from_buffer("int32_t[]", array("i", ids)) for ids in (token_ids, parents))
         codes = np.empty(1 + len(token_ids), np.int32)
         self._library.es_matcher_fill_tree(
             self._pointer,
