@@ -205,6 +205,13 @@ class Backend:
         """
         return False
 
+    def repeated(self, cache: dict[Any, Any]) -> Callable[[np.ndarray], bool] | None:
+        """For a backend that `follows_rows`, and has just run a batch with this `cache`: a function that runs
+        it once more, with other rows (int64 [n], group by group) and everything else as it is. It returns
+        False if that has not given each of them a token; `run` is called for them then. None: there is no
+        shorter way than `run`."""
+        return None
+
     def process(self, batch: Batch) -> Any:
         """The rows after their chains, without selectors: float32 [rows, vocab], new, on the device of the
         logits, −inf = removed. NaN for rows of no group, and for rows that fail, whose reasons go to

@@ -104,6 +104,9 @@ class DeferredBackend(Backend):
     def follows_drafts(self, plan: Any, tokens: int) -> bool:
         return self.loaded().follows_drafts(plan, tokens)
 
+    def repeated(self, cache: dict[Any, Any]) -> Callable[[np.ndarray], bool] | None:
+        return self.loaded().repeated(cache)
+
     def process(self, batch: Batch) -> Any:
         return self.loaded().process(batch)
 

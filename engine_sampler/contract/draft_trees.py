@@ -6,6 +6,7 @@ follows the text itself. A node stands behind the one that it follows.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence, Sized
 from typing import Any
 
@@ -30,13 +31,15 @@ def checked_tree(token_ids: Any, parents: Any, name: str = "") -> tuple[list[int
         raise ParameterError(f"{of}a tree of {len(tokens)} nodes is not allowed: {MAX_NODES} are the most")
     if len(tokens) != len(before):
         raise ParameterError(f"{of}there are {len(before)} parents for {len(tokens)} token_ids")
-    for node, parent in enumerate(before):
-        if not -1 <= parent < node:
-            raise not_allowed(f"{of}parents[{node}]", parent, f"-1 to {node - 1}")
+    if min(before, default=0) < -1 or any(map(operator.ge, before, range(len(before)))):
+        node, parent = next((i, p) for i, p in enumerate(before) if not -1 <= p < i)
+        raise not_allowed(f"{of}parents[{node}]", parent, f"-1 to {node - 1}")
     return tokens, before
 
 
 def _integers(name: str, values: Any, allowed: str) -> list[int]:
+    if type(values) is list and {int}.issuperset(map(type, values)):
+        return values.copy()
     if isinstance(values, Sized) and not len(values):
         return []
     numbers: list[int] = array_of(name, values, "iu", 1, allowed).tolist()

@@ -116,20 +116,15 @@ class Constraint:
         if work is None or not self.bounded:
             accepted = bool(self.matcher.accept(token_id))
         else:
-            accepted = self._accept_within(token_id, work)
+            try:
+                accepted = bool(self.matcher.accept(token_id, work))
+                if accepted and not self._has_eos:
+                    self._find_end(work)
+            except UnfinishedError:  # nothing has changed
+                self._in_call = False
+                raise
         self._accepted += accepted
         self._in_call = self.mask_ready = False
-        return accepted
-
-    def _accept_within(self, token_id: int, work: Work) -> bool:
-        """`accept`, and what `has_ended` needs after it. Raises UnfinishedError, and nothing has changed."""
-        try:
-            accepted = bool(self.matcher.accept(token_id, work))
-            if accepted and not self._has_eos:
-                self._find_end(work)
-        except UnfinishedError:
-            self._in_call = False
-            raise
         return accepted
 
     def _find_end(self, work: Work) -> None:

@@ -30,12 +30,7 @@ class Draft:
         chain = range(-1, len(token_ids) - 1)
         self.token_ids = token_ids
         self.parents: Sequence[int] = chain if parents is None else parents
-        self._rows: dict[tuple[int, int], int] = {}
-        """The row after each guess, by the row in which it is drawn and by its token."""
         self.is_chain = parents is None or parents == list(chain)
-        if not self.is_chain:
-            for i, (token_id, parent) in enumerate(zip(token_ids, self.parents, strict=True)):
-                self._rows.setdefault((parent + 1, token_id), i + 1)
 
     @functools.cached_property
     def depths(self) -> np.ndarray:
@@ -51,10 +46,19 @@ class Draft:
         return len(self.token_ids)
 
     def row_after(self, row: int, token_id: int) -> int:
-        """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed."""
-        if not self.is_chain:
-            return self._rows.get((row, token_id), 0)
-        return row + 1 if row < len(self.token_ids) and self.token_ids[row] == token_id else 0
+        """The row that follows `token_id`, drawn in `row`; 0 if that was not guessed. Of equal guesses the
+        first counts."""
+        token_ids = self.token_ids
+        if self.is_chain:
+            return row + 1 if row < len(token_ids) and token_ids[row] == token_id else 0
+        after = row  # a guess stands behind its parent
+        try:
+            while True:
+                after = self.parents.index(row - 1, after) + 1
+                if token_ids[after - 1] == token_id:
+                    return after
+        except ValueError:
+            return 0
 
 
 class DraftedSlots:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..contract import Chain, Group, Rows
 from ..requests.drafted import Draft, DraftedSlots
-from ..requests.draws import DrawnTokens
+from ..requests.draws import DrawnTokens, RowOutputs
 from ..requests.request import Preparing, Request
 from ..requests.results import RequestId
 from ..requests.slots import Slots
@@ -171,9 +171,18 @@ class InputBatch:
         self.may_look_ahead: np.ndarray | None = None
         self.processed: dict[bool, tuple[list[Group], dict[Any, Any]]] = {}
         self._parts: dict[tuple[int, ...], InputBatch] = {}
+        self._outputs: RowOutputs | None = None
 
     def __len__(self) -> int:
         return len(self.requests)
+
+    def outputs_of(self, rows: int) -> RowOutputs:
+        """Outputs for a step with more rows than requests, all without tokens: the same ones as long as the
+        number of rows is the same, to which the backend points already."""
+        if self._outputs is None or self._outputs.n != rows or not self._outputs.are_in_shape:
+            self._outputs = RowOutputs(rows)
+        self._outputs.clear()
+        return self._outputs
 
     def part(self, slots: Slots, indices: Sequence[int]) -> InputBatch:
         """The requests at these indices alone: the same object as long as it serves."""

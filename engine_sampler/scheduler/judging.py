@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import INTERRUPTIONS, quoted
-from ..contract import Backend, Batch
+from ..contract import Backend, Batch, Work
+from ..requests.constraint import Constraint
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
 from .row_plans import Round
@@ -153,6 +154,30 @@ class Judging:
             accept(i)
         inadmissible += [i for i in unfinished if requests[i].postponed]
         return inadmissible, may_have_ended
+
+
+def extend_known(
+    grammars: Mapping[int, Constraint], token_ids: Sequence[int], work: Work | None
+) -> Sequence[int] | None:
+    """Give grammars their tokens, by index. Returns those that may be over; None, and nothing has changed,
+    unless all take theirs."""
+    taken: list[Constraint] = []
+    over = []
+    for i, grammar in grammars.items():
+        try:
+            is_taken = grammar.accept(token_ids[i], work)
+        except INTERRUPTIONS:
+            raise
+        except BaseException:  # the request learns of it when it is asked again
+            is_taken = False
+        if not is_taken:
+            for before in taken:
+                before.rollback(1)
+            return None
+        taken.append(grammar)
+        if grammar.may_have_ended():
+            over.append(i)
+    return over
 
 
 def _is_empty(error: Any) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .beam_groups import BeamGroup
 from .grouping import Grouping
 from .input_batch import InputBatch
 from .masks import GrammarMasks
+
+if TYPE_CHECKING:
+    from .step import Step
 
 
 class Round(NamedTuple):
@@ -49,6 +52,28 @@ class Round(NamedTuple):
         return Round(self.inputs.part(slots, indices), self.rows[indices], members, is_first=False)
 
 
+class Guesses:
+    """Where some requests of a step with drafts go on.
+
+    first_rows  their first rows.
+    """
+
+    def __init__(self, drafts: Sequence[Draft], first_rows: Sequence[int]) -> None:
+        self._drafts, self._first_rows = drafts, first_rows
+
+    def of(self, members: Sequence[int]) -> Guesses:
+        """Those of some of them, by index."""
+        return Guesses([self._drafts[i] for i in members], [self._first_rows[i] for i in members])
+
+    def after(self, rows: Sequence[int], token_ids: Sequence[int]) -> list[int]:
+        """The row that follows the token of each row, one for each request; 0 if that was not guessed."""
+        places = zip(self._drafts, self._first_rows, rows, token_ids, strict=True)
+        return [
+            first + more if (more := draft.row_after(row - first, token_id)) else 0
+            for draft, first, row, token_id in places
+        ]
+
+
 class RowPlan:
     """One row for each request.
 
@@ -70,8 +95,8 @@ class RowPlan:
         self.is_whole = not inputs.skipped
         self._only = (Round(inputs, inputs.places, inputs.all_indices, self.is_whole, True),)
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
-        """The rounds of the step, one after the other; those so far have drawn `outputs`."""
+    def rounds(self, step: Step) -> Iterable[Round]:
+        """The rounds of a step, one after the other; it has run those so far."""
         return self._only
 
 
@@ -81,28 +106,22 @@ class DraftPlan(RowPlan):
     def __init__(self, inputs: InputBatch, slots: Slots, drafts: Sequence[Draft]) -> None:
         super().__init__(inputs)
         self.is_whole = False
-        self.drafts = self._drafts = drafts
+        self.drafts: Sequence[Draft] = drafts
         self._slots = slots
         ends = list(itertools.accumulate([1 + len(draft) for draft in drafts], initial=0))
         self.row_count, self.first_rows = ends[-1], np.array(ends[:-1], np.int64)
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
+    def rounds(self, step: Step) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places
-        drafts, rows = [self._drafts[i] for i in places.tolist()], self.first_rows[places]
+        drafts, rows = [self.drafts[i] for i in places.tolist()], self.first_rows[places]
         counts = np.array([1 + len(draft) for draft in drafts], np.int64)
-        yield Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
-        firsts = rows.tolist()
-        drawn: Mapping[int, int] = dict(enumerate(firsts))
-        while drawn:
-            after = {
-                i: drafts[i].row_after(row - firsts[i], int(outputs.token_ids[row]))
-                for i, row in drawn.items()
-                if inputs.requests[i].live
-            }
-            drawn = {i: firsts[i] + row for i, row in after.items() if row}
-            if drawn:
-                members, rows = [*drawn], np.array([*drawn.values()], np.int64)
-                yield Round(inputs.part(self._slots, members), rows, members, is_first=False)
+        guesses = Guesses(drafts, rows.tolist())
+        drawing = Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
+        yield drawing
+        while after := step.go_on(drawing, guesses.of(drawing.members)):
+            members, rows = [*after], np.array([*after.values()], np.int64)
+            drawing = Round(inputs.part(self._slots, members), rows, members, is_first=False)
+            yield drawing
 
 
 class BeamPlan(RowPlan):
@@ -114,7 +133,7 @@ class BeamPlan(RowPlan):
         self.groups = groups
         self._slots = slots
 
-    def rounds(self, outputs: RowOutputs) -> Iterable[Round]:
+    def rounds(self, step: Step) -> Iterable[Round]:
         inputs = self.inputs
         searching = {request_id for group in self.groups for request_id in group.request_ids}
         drawing = [i for i, request_id in enumerate(inputs.ids) if request_id not in searching]

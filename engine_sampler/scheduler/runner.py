@@ -76,12 +76,12 @@ class StepRunner:
     def run(self, plan: RowPlan, logits: LogitRows) -> StepResult:
         """A step whose rows are divided by `plan`."""
         step = self._step(plan, logits)
-        return self._go_through(step, plan.rounds(step.outputs), plan, logits)
+        return self._go_through(step, plan.rounds(step), plan, logits)
 
     def begin(self, plan: RowPlan, logits: LogitRows) -> BegunRun:
         """The first half of a step: the backend queues the work of its first round."""
         step = self._step(plan, logits)
-        rounds = iter(plan.rounds(step.outputs))
+        rounds = iter(plan.rounds(step))
         first = next(rounds, None)
         try:
             tokens = None if first is None else step.begin(first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from ..arithmetic import LogitRows
 from ..contract import Backend, BackendError, Batch, LogprobsRequest
 from ..requests.answers import read_answers
 from ..requests.detokenizer import MatchedEnds, extend_texts, take_texts
-from ..requests.draws import RowOutputs
 from ..requests.results import StepResult
 from ..requests.results.fields import put_entry, tell_end, with_left
 from ..requests.slots import Slots
 from .backend_run import BackendRun
 from .grouping import Grouping
-from .judging import ALL_COUNT, Judgement, Judging
+from .input_batch import KeptGroups
+from .judging import ALL_COUNT, Judgement, Judging, extend_known
 from .logprobs import LogprobsCollector, LogprobsPlan
 from .masks import GrammarMasks
-from .row_plans import AheadDraw, Round, RowPlan
+from .row_plans import AheadDraw, Guesses, Round, RowPlan
 
 logger = logging.getLogger("engine_sampler")
 
@@ -32,15 +32,19 @@ class Step:
     A request costs Python only if its slot, its token or its configuration needs it.
 
     may_draw_ahead  whether rows of drafts may be drawn before it is known that they count.
+    may_go_on       whether rounds of drafts may follow one another without `run`.
     outputs         what the rows have drawn.
     may_have_ended  the indices of the requests that may have ended; no others have.
     rewinding       the indices of the requests that a ban takes back.
     """
 
     may_draw_ahead = True
+    may_go_on = True
     rewinding: Sequence[int] = ()
     _rows_with_bans: dict[int, list[int]] | None = None
     """The rows that have given tokens to requests with bans, by the indices of these."""
+    _spread: KeptGroups | None = None
+    """The groups of the last round in rows that move."""
     _is_known: np.ndarray | None = None
     """bool [rows], whose masks had been filled before their round began."""
 
@@ -74,7 +78,7 @@ class Step:
         """All tokens of the step on the logits' device, as the backend left them; None if it left none, or if
         one of them does not count."""
         self.may_have_ended: set[int] = set()
-        self.outputs: RowOutputs = plan.inputs.draws if plan.is_whole else RowOutputs(self._n)
+        self.outputs = plan.inputs.draws if plan.is_whole else plan.inputs.outputs_of(self._n)
         if plan.is_whole:
             self.outputs.clear()
 
@@ -127,6 +131,60 @@ class Step:
         if due or text_ends or closing or judged.may_have_ended or judged.refused:
             self._follow(drawing, judged, text_ends, closing)
         # 8. `result`, once all rounds are done.
+
+    def go_on(self, drawing: Round, guesses: Guesses) -> dict[int, int]:
+        """Which requests of a round that has run go on since they have guessed right, by index in the step,
+        each with its next row.
+
+        As long as all of them have, and only grammars, histories and texts need their tokens, they go on here
+        from row to row: `drawing.rows` become their last ones.
+        """
+        requests, members, outputs = drawing.inputs.requests, drawing.members, self.outputs
+        after = guesses.after(drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
+        advance = self._advancing(drawing) if after and 0 not in after else None
+        while advance is not None and 0 not in after and (token_ids := advance(after)):
+            after = guesses.after(after, token_ids)
+        return {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
+
+    def _advancing(self, drawing: Round) -> Callable[[list[int]], list[int]] | None:
+        """A function that lets the requests of a round draw from their next rows, and returns the tokens that
+        count; none, and nothing has changed, if that takes a round of its own. None if it always does."""
+        inputs, outputs, kept = drawing.inputs, self.outputs, self._spread
+        more = inputs.scored or inputs.steered or inputs.preparing or inputs.narrowed
+        known = [] if self._is_known is None else self._is_known.tolist()
+        if kept is None or more or not self.may_go_on or (inputs.masked and not known):
+            return None
+        requests, draws = inputs.requests, inputs.draws
+        repeat = self._backend_run.backend.repeated(kept.cache)
+        if repeat is None or not all(r.may_look_ahead and not r.has_moved for r in requests):
+            return None
+        order = np.concatenate([m.indices for m in self._grouping.members(inputs)])
+        grammars = {i: grammar for i in inputs.masked if (grammar := requests[i].grammar) is not None}
+        work = self._masks.budget.parts(len(grammars))
+
+        def advance(after: list[int]) -> list[int]:
+            for i in grammars:
+                if not known[after[i]]:
+                    return []
+            if self.may_have_ended and not all(r.live for r in requests):
+                return []
+            rows = np.array(after, np.int64)
+            if not repeat(rows[order]):
+                return []
+            draws.gather(outputs, rows)
+            token_ids: list[int] = draws.token_ids.tolist()
+            over = extend_known(grammars, token_ids, work) if grammars else ()
+            if over is None:
+                return []
+            drawing.rows[:] = rows
+            due = self._slots.extend(draws)
+            text_ends = self._extend_texts(drawing, ()) if inputs.streamed else {}
+            if due or text_ends or over:
+                self._follow(drawing, Judgement(may_have_ended=over), text_ends, ())
+                return outputs.token_ids[rows].tolist()
+            return token_ids
+
+        return advance
 
     def result(self, plan: RowPlan, number: int) -> StepResult:
         """The result of the step of this number."""
@@ -255,6 +313,7 @@ class Step:
         if (drawing.counts is not None or moves) and self.may_draw_ahead and not left_out:
             kept = self._grouping.spread(inputs, drawing.rows, moves=moves)
             groups, cache = kept.groups, kept.cache
+            self._spread = kept if moves else None
         else:
             moves = False
             groups = self._grouping.groups(inputs, drawing.rows, is_whole=is_whole, left_out=left_out)

@@ -85,7 +85,7 @@ class RowStep(Step):
     ) -> None:
         super().__init__(*args, **keywords)
         self._with_masks = masks
-        self.may_draw_ahead = masks is None
+        self.may_draw_ahead, self.may_go_on = masks is None, process is None
         self._process = process
 
     def run(self, drawing: Round) -> None:

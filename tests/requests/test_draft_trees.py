@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,33 @@ class DrawsAhead(NumpyBackend):
     def run(self, batch: Any) -> None:
         self.runs += 1
         super().run(batch)
+
+
+class Repeats(NumpyBackend):
+    """Runs its last batch once more in other rows, but not each time."""
+
+    name = "repeats"
+    hosts_the_rest = follows_rows = True
+    repeats = 0
+
+    def run(self, batch: Any) -> None:
+        self._last = batch
+        super().run(batch)
+
+    def repeated(self, cache: Any) -> Any:
+        assert cache is self._last.cache
+        return self._repeat
+
+    def _repeat(self, rows: np.ndarray) -> bool:
+        self.repeats += 1
+        if self.repeats % 4 == 0:
+            return False
+        ends = np.cumsum([len(group.index) for group in self._last.groups])[:-1]
+        parts = zip(self._last.groups, np.split(rows, ends), strict=True)
+        groups = [replace(group, index=index) for group, index in parts]
+        errors: list[Any] = [None] * len(self._last.errors)
+        super().run(replace(self._last, groups=groups, errors=errors, cache={}))
+        return not any(errors) and (self._last.token_ids[rows] >= 0).all()
 
 
 def random_tree(random: Random, truth: Sequence[int]) -> Tree:
@@ -119,7 +147,12 @@ def random_requests(random: Random) -> list[SamplingParams]:
     return requests
 
 
-BACKENDS = {"native": lambda: "native", "numpy": lambda: "numpy", "ahead": DrawsAhead}
+BACKENDS = {
+    "native": lambda: "native",
+    "numpy": lambda: "numpy",
+    "ahead": DrawsAhead,
+    "repeats": Repeats,
+}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

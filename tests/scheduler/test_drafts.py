@@ -3,6 +3,7 @@ they count."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -10,7 +11,11 @@ import numpy as np
 import pytest
 
 from engine_sampler import BackendError, Grammar, ParameterError, RequestError, SamplingParams, StepResult
+from engine_sampler.backends.library import LibraryBackend
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.base.packaged import library_path
+from engine_sampler.contract import UnfinishedError
+from engine_sampler.requests.constraint import Constraint
 
 from ..engines import (
     CONFIGURATIONS,
@@ -25,6 +30,7 @@ from ..engines import (
 )
 
 PROMPT = [1, 2, 1]
+needs_native = pytest.mark.skipif(library_path() is None, reason="there are no kernels in C")
 
 
 def params_of(configuration: Any, **more: Any) -> SamplingParams:
@@ -309,3 +315,73 @@ def test_rows_whose_masks_are_not_known_before_are_drawn_when_they_are(seed: int
     assert seen(found) == seen(right)
     assert len(right.tokens(0)) == 5
     assert found.token_ids_on_device is None
+
+
+PLAIN: tuple[dict[str, Any], ...] = (
+    {"repetition_penalty": 1.3, "temperature": 0.8},
+    {"regex": "[a-e]{9,}"},
+    {"stop": ["zz"], "mirostat": 2},
+    {"banned_strings": ["zz"]},
+)
+
+
+def with_truth(*given: dict[str, Any]) -> tuple[Any, list[list[int]]]:
+    """A scheduler with these requests on the native backend, and what each of them is going to draw."""
+    scheduler, truth = make_scheduler(backend="native"), []
+    for seed, settings in enumerate(given):
+        params = SamplingParams(seed=seed, max_tokens=8, **settings)
+        scheduler.add(params, PROMPT)
+        truth.append(alone(params, PROMPT).token_ids)
+    return scheduler, truth
+
+
+@needs_native
+@pytest.mark.parametrize("given", [*([one] for one in PLAIN), PLAIN], ids=str)
+def test_a_backend_repeats_itself_as_long_as_all_guesses_are_right(
+    given: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler, truth = with_truth(*given)
+    runs: list[Any] = []
+    run = LibraryBackend.run
+    monkeypatch.setattr(LibraryBackend, "run", lambda *of: (runs.append(of), run(*of)))
+    result = model_step(scheduler, None, [tokens[:5] for tokens in truth])
+    assert [result.tokens(i) for i in range(len(truth))] == [tokens[:6] for tokens in truth]
+    assert len(runs) == 1
+
+
+@needs_native
+@pytest.mark.parametrize("fault", [UnfinishedError, MemoryError, None])
+def test_a_grammar_that_does_not_take_its_token_leaves_the_others_where_they_are(
+    fault: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, calls = Constraint.accept, itertools.count()
+    for number in range(3, 9):
+        scheduler, truth = with_truth(*[{"regex": "[a-e]{9,}"}] * 3)
+        left = iter(range(number + 1))
+
+        def faulty(self: Any, token_id: int, work: Any = None, left: Any = left) -> bool:
+            if next(left, None) != number:  # noqa: B023
+                return accept(self, token_id, work)
+            next(calls)
+            if fault is None:
+                return False
+            raise fault
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Constraint, "accept", faulty)
+            model_step(scheduler, None, [tokens[:4] for tokens in truth])
+        while scheduler.request_ids:
+            model_step(scheduler)
+        assert [scheduler.record(i).token_ids for i in range(3)] == truth
+    assert next(calls) == 6
+
+
+@needs_native
+def test_nothing_is_drawn_behind_the_end_of_one_of_several() -> None:
+    scheduler = make_scheduler(backend="native")
+    for stops in ([7], []):
+        scheduler.add(SamplingParams(temperature=0, stop_token_ids=stops))
+    rows = np.zeros((4, VOCAB), np.float32)
+    rows[range(4), [3, 7, 4, 5]] = 50
+    result = scheduler.step(np.concatenate([rows, rows]), None, [[3, 7, 4]] * 2)
+    assert [result.tokens(i) for i in range(2)] == [[3, 7], [3, 7, 4, 5]]

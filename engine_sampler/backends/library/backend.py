@@ -177,6 +177,11 @@ class LibraryBackend(Backend):
         except MemoryError:
             self._run_on_host(batch)
 
+    def repeated(self, cache: dict[Any, Any]) -> Callable[[np.ndarray], bool] | None:
+        prepared = cache.get(self)
+        is_whole = prepared is not None and isinstance(prepared.work, Call) and prepared.work.repeats
+        return prepared.work.repeat if is_whole and not self.lost else None
+
     def process(self, batch: Batch) -> np.ndarray | None:
         return None if batch.logits.remote is not None else processed_rows(batch, self.run)
 

@@ -93,6 +93,22 @@ class Call:
             self._hand_out(batch, declined)
         return True
 
+    @property
+    def repeats(self) -> bool:
+        """Whether `repeat` does all that `run` does."""
+        return not (self._writes_more or self._watched) and self._generation == self._session.generation
+
+    def repeat(self, index: np.ndarray) -> bool:
+        """Run what `run` has run last once more, for the rows `index`, int64 [n]. False if not all of them
+        have tokens by that."""
+        if self._slots.offsets is not self._offsets:
+            return False
+        self._rows.index[:] = index
+        if self._run(self._context, self._struct) or self._status[:] != self._all_ok:
+            self._session.functions.raise_interruption()
+            return False
+        return self._trusted or self._all_exist()
+
     def _leave_if_late(self, batch: Batch) -> None:
         """Leave everything to the library that it may still use, if it has not returned in time."""
         if self._session.library.quarantined:

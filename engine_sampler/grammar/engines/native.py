@@ -315,8 +315,9 @@ class NativeMatcher(ForkedByCopy):
         """The codes of the rows of a tree, int32 [1 + nodes], see `es_matcher_fill_tree`."""
         address, words = self._address_of(bitmask, row, len(token_ids))
         ffi, size = self.grammar.ffi, self.grammar.vocabulary.size
-        tokens = ffi.new("int32_t[]", [t if 0 <= t < size else -1 for t in token_ids])
-        before = ffi.new("int32_t[]", list(parents))
+        if not 0 <= min(token_ids, default=0) <= max(token_ids, default=0) < size:
+            token_ids = [t if 0 <= t < size else -1 for t in token_ids]
+        tokens, before = (ffi.from_buffer("int32_t[]", array("i", ids)) for ids in (token_ids, parents))
         codes = np.empty(1 + len(token_ids), np.int32)
         self._library.es_matcher_fill_tree(
             self._pointer,
@@ -339,7 +340,7 @@ class NativeMatcher(ForkedByCopy):
         rows, words = checked_bitmask(bitmask, self.grammar.vocabulary.words)
         if not 0 <= row < rows - more:
             raise IndexError(f"row={row} is not allowed: 0..{rows - more - 1} are")
-        return self.grammar.ffi.cast("int32_t *", bitmask.ctypes.data + 4 * row * words), words
+        return self.grammar.ffi.from_buffer("int32_t[]", bitmask) + row * words, words
 
     def accept(self, token_id: int, work: Work | None = None) -> bool:
         """Accept a token; False, and nothing changes, if it cannot follow. Nothing changes either if `work`
