@@ -139,6 +139,7 @@ FORWARDED = {
     "number_of_last": ("programs of one op", "its number is that of", "every program has its number"),
     # parameters
     "penalizes_exempt": ("random programs", "", "tokens that are exempt have no penalty"),
+    "penalty_decay_ignored": ("random programs", "", "a library of 2.1 reads penalty_decay_range"),
     "adaptive_decay_default": ("random boundaries", "", "adaptive_decay is a parameter"),
     "mirostat_eta_float": ("random boundaries", "mirostat", "mirostat_eta is a float64"),
     "dynatemp_to_3": ("random programs", "", "dynatemp_range counts at any temperature"),
