@@ -73,7 +73,7 @@ from .integer_weights import (
     weight_of_share,
     weights,
 )
-from .logits import SUPPORTED, LogitRows, OnStream, RowFault, checked_row, peaked_row
+from .logits import SUPPORTED, EmptyRow, LogitRows, OnStream, RowFault, checked_row, peaked_row
 from .logprobs import Logprobs, RowLogprobs, gather, log_softmax, log_sum_exp, log_total, row_logprobs
 from .philox import (
     SELECTOR_STREAM,
@@ -117,6 +117,7 @@ __all__ = [
     "SUPPORTED",
     "WEIGHT_TERMS",
     "DrawsAhead",
+    "EmptyRow",
     "GivenLogprobs",
     "LogitRows",
     "Logprobs",

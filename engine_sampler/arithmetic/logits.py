@@ -311,6 +311,10 @@ class RowFault(Exception):
     """A row cannot yield a token; the message says why."""
 
 
+class EmptyRow(RowFault):
+    """Its tokens have all been removed by what the message names."""
+
+
 def checked_row(row: np.ndarray) -> np.ndarray:
     """float32 `row` [vocab] as input for the chain: raises `RowFault` for NaN, +inf, logits above 2^100 and
     rows without a token; logits below −2^100 become −inf (in a copy)."""

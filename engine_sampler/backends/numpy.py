@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arithmetic import FLT_MAX, NARROW, RowFault, peaked_row, reorder, require_ieee
+from ..arithmetic import FLT_MAX, NARROW, EmptyRow, RowFault, peaked_row, reorder, require_ieee
 from ..base.arrays import array_from, padded
 from ..base.calling import call_plugin
 from ..base.errors import INTERRUPTIONS, PluginFault, described, failure
@@ -22,6 +22,7 @@ from ..contract import (
     Batch,
     Chain,
     Group,
+    NoTokenLeft,
     Rows,
     Sampler,
     Selection,
@@ -127,7 +128,8 @@ class _GroupRun:
         try:
             return work()
         except RowFault as fault:
-            self.batch.errors[self.group.index[i]] = str(fault)
+            text = NoTokenLeft(fault) if isinstance(fault, EmptyRow) else str(fault)
+            self.batch.errors[self.group.index[i]] = text
         except (MemoryError, *INTERRUPTIONS):
             raise
         except BaseException as error:
@@ -182,7 +184,7 @@ class _GroupRun:
         if not alive.all():
             columns, values = columns[alive], values[alive]
         if not len(columns):
-            raise RowFault(f"{who} leaves no token")
+            raise EmptyRow(f"{who} leaves no token")
         return values, columns if part.ids is None else part.ids[columns]
 
     def _rows(self, part: _Part, peak: np.ndarray | None = None) -> Rows:
@@ -292,7 +294,7 @@ def _check(sampler: Sampler, values: np.ndarray) -> None:
     if not highest <= FLT_MAX:
         raise RowFault(f"{sampler.name} gives {highest}")
     if lowest == -np.inf:
-        raise RowFault(f"{sampler.name} leaves no token")
+        raise EmptyRow(f"{sampler.name} leaves no token")
 
 
 def _ids_after(sampler: Sampler, rows: Rows, given: np.ndarray | None) -> np.ndarray | None:

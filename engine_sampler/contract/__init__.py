@@ -8,7 +8,7 @@ token per row; a stopping criterion ends a request; a backend runs whole chains;
 """
 
 from ..base.errors import BackendError, ParameterError
-from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, PreparedMasks
+from .backends import LOGPROBS_KINDS, Backend, Batch, Group, LogprobsRequest, NoTokenLeft, PreparedMasks
 from .bytewise import BytewiseLanguage
 from .chains import Chain
 from .constraints import AnswerParser, Compiled, ConstraintError, ConstraintReader
@@ -67,6 +67,7 @@ __all__ = [
     "LogprobsRequest",
     "LookAhead",
     "Matcher",
+    "NoTokenLeft",
     "Param",
     "ParameterError",
     "PreparedMasks",

@@ -83,7 +83,8 @@ class Batch:
     bitmask    int32 [rows, ceil(vocab / 32)] or None: bit 1 = token allowed by the grammar.
     token_ids  int64 [rows], −1 for a row that yielded no token.
     notes      float64 [rows], the selector's notes, NaN where there are none.
-    errors     a message for every row that failed, else None.
+    errors     a message for every row that failed, else None; a `NoTokenLeft` if it failed because masks,
+               edits and samplers have left no token.
     survivors  (ids int64 [m], logits float32 [m]) after the whole chain, for rows that request them.
     logprobs   the logprobs that are needed, None if none are.
     cache      lives as long as these groups and the positions of their rows are unchanged; a backend may
@@ -115,6 +116,13 @@ class Batch:
     ahead: tuple[np.ndarray, np.ndarray] | None = None
     processed: np.ndarray | None = None
     rows_move: bool = False
+
+
+class NoTokenLeft(str):
+    """The error of a row whose tokens masks, edits and samplers have all removed. Without some of them it may
+    have one: a request gives up its bans then. After any other text, it ends."""
+
+    __slots__ = ()
 
 
 class Backend:

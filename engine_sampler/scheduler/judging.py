@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..base.errors import INTERRUPTIONS, quoted
-from ..contract import Backend, Batch, Work
+from ..contract import Backend, Batch, NoTokenLeft, Work
 from ..requests.constraint import Constraint
 from .logprobs import LogprobsCollector, LogprobsPlan, Penalized
 from .masks import GrammarMasks
@@ -77,11 +77,11 @@ class Judging:
             request, error = requests[i], batch.errors[row]
             if error is None and not 0 <= token < size:
                 error = f"backend {self._backend.name} gave {'no token' if token < 0 else f'token {token}'}"
-            if request.bans is not None and _is_empty(error) and request.bans.give_way():
+            if request.bans is not None and isinstance(error, NoTokenLeft) and request.bans.give_way():
                 faulty.append(i)  # as if it were postponed
                 continue
             if error is not None and request.live and not request.postponed:
-                reason = error if type(error) is str else quoted(error)
+                reason = str(error) if isinstance(error, str) else quoted(error)
                 if self._keep_faulty and not request.params.use_beam_search:
                     faults[drawing.members[i]] = reason
                 else:
@@ -178,8 +178,3 @@ def extend_known(
         if grammar.may_have_ended():
             over.append(i)
     return over
-
-
-def _is_empty(error: Any) -> bool:
-    """Whether a row gave no token because masks and edits had left none."""
-    return isinstance(error, str) and error.endswith(("leaves no token", "leave no token"))

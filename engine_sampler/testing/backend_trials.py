@@ -101,7 +101,7 @@ class BackendTrials(Searching):
             else:
                 differs = (
                     2
-                    if drawn[2] != expected[2]
+                    if bool(drawn[2]) != bool(expected[2])
                     else 0
                     if not drawn[2] and drawn[0] not in expected[3][0]
                     else None

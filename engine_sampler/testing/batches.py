@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic import LogitRows
-from ..contract import Backend, Batch, Group
+from ..contract import Backend, Batch, Group, NoTokenLeft
 
 
 @dataclass
@@ -24,18 +24,19 @@ class RowResults:
     processed: dict[int, tuple[np.ndarray, np.ndarray]]
 
     def row(self, i: int) -> tuple[Any, ...]:
-        """Row `i` in a form that can be compared; of an error, only whether there is one."""
+        """Row `i` in a form that can be compared; of an error, only of which kind it is: "" for none."""
         ids, logits = self.processed.get(i, (np.empty(0, np.int64), np.empty(0, np.float32)))
         note = None if np.isnan(self.notes[i]) else float(self.notes[i])
         survivors = (np.asarray(ids).tolist(), np.asarray(logits, np.float32).tobytes())
-        if self.errors[i] is not None:
-            return (-1, None, True, ([], b""))
-        return int(self.token_ids[i]), note, False, survivors
+        if (error := self.errors[i]) is not None:
+            kind = "no token left" if isinstance(error, NoTokenLeft) else "fault"
+            return (-1, None, kind, ([], b""))
+        return int(self.token_ids[i]), note, "", survivors
 
     def described(self, i: int) -> str:
         """Row `i` in words."""
         token, note, failed, _ = self.row(i)
-        return f"the error {self.errors[i]!r}" if failed else f"token {token} (note {note})"
+        return f"the error {self.errors[i]!r} ({failed})" if failed else f"token {token} (note {note})"
 
 
 def new_batch(logits: Any, groups: list[Group], bitmask: np.ndarray | None) -> Batch:

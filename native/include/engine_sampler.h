@@ -9,7 +9,8 @@
  * end. Every struct begins with its size as its writer knows it; a reader uses a field only if it lies within
  * that size. Elements of an array of structs are that many bytes apart. The host reads an entry of the table
  * only if it lies within `es_api.size` and is not NULL. A library refuses a host of another major version
- * with ES_UNSUPPORTED.
+ * with ES_UNSUPPORTED. The minor version in its table says which parameters it reads: the host runs a row
+ * itself in which a step of the program has a newer one that is not neutral.
  *
  * Calls. open → (query → compile)* → run* → close. A context is used by one thread at a time; contexts are
  * independent of each other and may run side by side. A library keeps no state outside its contexts, and
@@ -65,7 +66,7 @@ extern "C" {
 /* The text between the two marks is also the host's cffi definition: plain declarations only. */
 /* cdef: begin */
 
-enum { ES_ABI_MAJOR = 2, ES_ABI_MINOR = 0 };
+enum { ES_ABI_MAJOR = 2, ES_ABI_MINOR = 1 };
 
 typedef enum es_code {
     ES_OK = 0,
@@ -240,6 +241,7 @@ typedef struct es_params {
     const uint8_t *text;
     const int64_t *text_ends;
     es_ids text_end_token_ids;
+    /* Since ABI 2.1. */
     /* Over how many tokens, less one, at the old end of a window that has one its penalties fade; 0: they do
      * not. The window's `reach` includes them. With a repetition_penalty_slope, repetition does not fade. */
     int64_t penalty_decay_range;

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine_sampler.grammar.errors import GrammarError
+from engine_sampler.grammar.derivatives.limits import WORK_PER_CALL, Meter
+from engine_sampler.grammar.errors import GrammarError, GrammarLimitError
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program import operations
 from engine_sampler.grammar.program.expression import Expression
@@ -19,6 +22,9 @@ from engine_sampler.grammar.program.rules import ACCEPT, Edge, Rules
 from ..conftest import example_count
 from .both_engines import Engine
 from .naive import Naive
+
+MOST_WORK = 2_000_000
+"""Steps of the reference engine, of some microseconds each, that a random grammar may take."""
 
 quick = settings(deadline=None, max_examples=example_count(60))
 
@@ -126,6 +132,24 @@ def grammars(
         automata_of_rules.append(automaton)
     rules.start = names[0]
     return Grammar(rules, Naive(of_terminals, automata_of_rules, rules.ignore, 0))
+
+
+@contextmanager
+def bounded_work() -> Iterator[None]:
+    """Raises GrammarLimitError in the block once the calls of the reference engine have done `MOST_WORK`
+    together. Each has a limit of its own, but a mask is compared with as many calls as there are tokens."""
+    done, start = 0, Meter.start
+
+    def counted(meter: Meter, most: int = WORK_PER_CALL) -> None:
+        nonlocal done
+        done += getattr(meter, "_most", 0) - getattr(meter, "left", 0)
+        if done > MOST_WORK:
+            raise GrammarLimitError(f"the calls need more than {MOST_WORK} steps together")
+        start(meter, most)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Meter, "start", counted)
+        yield
 
 
 def compiled_or_none(engine: Engine, grammar: Grammar, token_bytes: Sequence[bytes] = ()) -> Any:

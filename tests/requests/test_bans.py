@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, Record, SamplingParams, Scheduler, Tokenizer, sample
+from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.contract import Batch, NoTokenLeft
 from engine_sampler.messages import MessageParser
 from engine_sampler.requests.bans import MAX_WITHHELD
 
@@ -430,6 +432,24 @@ def test_a_ban_that_leaves_nothing_gives_way(caplog: Any) -> None:
         record = engine.scheduler.record(engine.id)
         assert record.unenforced == ["a banned text may stay: its tokens are the only ones left"]
         assert record.finish_reason == "length"
+
+
+@pytest.mark.parametrize(("kind", "goes_on"), [(NoTokenLeft, True), (str, False)])
+def test_a_ban_gives_way_to_a_kind_of_error_whatever_its_words(
+    kind: type[str], goes_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: NumpyBackend, batch: Batch) -> None:
+        original(self, batch)
+        batch.errors[:] = [error and kind("kein Token bleibt") for error in batch.errors]
+
+    original = NumpyBackend.run
+    monkeypatch.setattr(NumpyBackend, "run", run)
+    params = SamplingParams(banned_strings=["a"], max_tokens=1, allowed_token_ids=[0])
+    engine = Engine(params, "numpy")
+    results = [engine.scheduler.step(certain_rows(0)) for _ in range(2)]
+    expected = (None, None) if goes_on else ("error", "kein Token bleibt")
+    assert (results[1].finish_reasons[0], results[1].errors[0]) == expected
+    assert type(engine.scheduler.record(engine.id).error) in (str, type(None))
 
 
 def test_a_token_that_a_phase_forces_stays() -> None:

@@ -17,7 +17,7 @@ from .plugins import LISTENER, Interferer
 from .replay import details_of, logprobs_of, modes_of
 from .shadow import TOLERANCE, Shadow, Token
 from .state import LIMITS, State
-from .workload import VOCAB, faulty_row
+from .workload import VOCAB, Random, faulty_row
 
 MOST_DRAFTS = 5
 
@@ -136,27 +136,14 @@ class Steps(State):
             drafts = [drafted.get(i, []) if i in self.shadows else [] for i in ids]
             return [(draft, [*range(-1, len(draft) - 1)]) for draft in drafts]
         chains = [self._guess(self.shadows[i]) if i in self.shadows and self.chance(0.7) else [] for i in ids]
-        return [self._branched(chain) for chain in chains]
-
-    def _branched(self, chain: list[int]) -> Tree:
-        """A chain, or a tree that it is a path of."""
-        tree: Tree = ([], [])
-        share, last = (0.0 if self.chance(0.6) else 0.4), -1
-        for token in chain:
-            while self.chance(share):
-                tree[1].append(int(self.random.integers(-1, len(tree[0]))))
-                tree[0].append(int(self.random.integers(VOCAB)))
-            tree[1].append(last)
-            last = len(tree[0])
-            tree[0].append(token)
-        return tree
+        return [branched(self.random, chain) for chain in chains]
 
     def _as_given(self, ids: Sequence[Any], drafts: Sequence[Tree] | None) -> tuple[Any, Any]:
         """The drafts as `draft_token_ids` and `draft_trees`, as lists or by id."""
         if drafts is None:
             return None, None
-        chains = [[] if _branches(tree) else tree[0] for tree in drafts]
-        trees = [tree if _branches(tree) else None for tree in drafts]
+        chains = [[] if branches(tree) else tree[0] for tree in drafts]
+        trees = [tree if branches(tree) else None for tree in drafts]
         if self.chance(0.3):
             return {i: d for i, d in zip(ids, chains, strict=True) if d}, dict(zip(ids, trees, strict=True))
         return chains, trees if any(trees) else None
@@ -297,7 +284,22 @@ class Steps(State):
         assert not shadow.joined or shadow.streamed == whole
 
 
-def _branches(tree: Tree) -> bool:
+def branched(random: Random, chain: Sequence[int]) -> Tree:
+    """A chain, or a tree that it is a path of."""
+    tree: Tree = ([], [])
+    share, last = (0.0 if random.random() < 0.6 else 0.4), -1
+    for token in chain:
+        while random.random() < share:
+            tree[1].append(int(random.integers(-1, len(tree[0]))))
+            tree[0].append(int(random.integers(VOCAB)))
+        tree[1].append(last)
+        last = len(tree[0])
+        tree[0].append(token)
+    return tree
+
+
+def branches(tree: Tree) -> bool:
+    """Whether it is no chain."""
     return tree[1] != list(range(-1, len(tree[0]) - 1))
 
 

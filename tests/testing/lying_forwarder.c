@@ -27,7 +27,7 @@
 #define LIES(X) \
     X(function_dropped) X(function_values_of_slot_0) X(function_without_state) X(function_stream_0) \
     X(function_failure_ignored) X(function_without_ids) X(function_without_output) X(repeat_runs_once) \
-    X(xtc_stream_0) X(notes_16) X(penalizes_exempt) X(adaptive_decay_default) X(mirostat_eta_float) \
+    X(xtc_stream_0) X(notes_16) X(penalizes_exempt) X(penalty_decay_ignored) X(adaptive_decay_default) X(mirostat_eta_float) \
     X(stale_tables) X(params_by_own_size) X(dynatemp_to_3) X(bfloat16_flushed) X(zeros_differ_in_halves) \
     X(changes_folder) X(changes_locale) X(max_rows_negative) X(name_null) X(flushes_to_zero) X(error_null) \
     X(ops_by_own_size) X(byte_offset_ignored) X(program_not_copied) X(changes_rounding) X(sets_variable) \
@@ -179,6 +179,7 @@ static void alter_params(es_params *p, const forwarded *program) {
     (void)program;
     if (lie == top_k_16) p->top_k &= 65535;
     if (lie == penalizes_exempt) p->penalty_exempt.n = 0;
+    if (lie == penalty_decay_ignored) p->penalty_decay_range = 0;
     if (lie == adaptive_decay_default) p->adaptive_decay = 0.9;
     if (lie == mirostat_eta_float) p->mirostat_eta = (double)(float)p->mirostat_eta;
     if (lie == min_keep_ignored) p->min_keep = 0;

@@ -129,8 +129,6 @@ FORWARDED = {
     "function_position_32": ("random programs", "another position", "a function sees 64 bits of a position"),
     "function_row_of_entry": ("random programs", "given row 0", "a function is told the row of the logits"),
     "function_twice": ("random programs", "", "a function runs once for each op"),
-    # It reads where the cells were: what is there now is another thing each time.
-    "function_values_moved": ("random programs", "", "cells are read at every call"),
     # programs
     "repeat_runs_once": ("random programs", "", "a sampler that stands in a program twice runs twice"),
     "xtc_stream_0": ("random requests", "", "the random bits of an op are those of its stream"),
@@ -139,6 +137,7 @@ FORWARDED = {
     "number_of_last": ("programs of one op", "its number is that of", "every program has its number"),
     # parameters
     "penalizes_exempt": ("random programs", "", "tokens that are exempt have no penalty"),
+    "penalty_decay_ignored": ("random programs", "", "a library of 2.1 reads penalty_decay_range"),
     "adaptive_decay_default": ("random boundaries", "", "adaptive_decay is a parameter"),
     "mirostat_eta_float": ("random boundaries", "mirostat", "mirostat_eta is a float64"),
     "dynatemp_to_3": ("random programs", "", "dynatemp_range counts at any temperature"),
@@ -152,7 +151,6 @@ FORWARDED = {
     "notes_nan_as_zero": ("random programs", "", "tokens without a note change no state"),
     "position_of_length": ("random programs", "", "a position need not be the length"),
     "prompt_as_output": ("random programs", "", "a prompt may be longer than 100 tokens"),
-    "epochs_32": ("random requests", "", "an epoch has 64 bits"),
     "capacity_of_first": ("random programs", "", "the table grows"),
     # logits
     "bfloat16_flushed": ("random programs", "", "denormals of bfloat16 are logits"),
@@ -201,6 +199,9 @@ FORWARDED_FATAL = {
     "ops_by_own_size": ("programs of one op", "SIGSEGV", "ops are as far apart as their size says"),
     "params_by_own_size": ("random programs", "seed", "parameters are as far apart as their size says"),
     "stale_tables": ("random requests", "seed", "tables of a history end with its epoch"),
+    "epochs_32": ("random requests", "seed", "an epoch has 64 bits"),  # as above, now and then
+    # It reads where the cells were: what is there now, if anything, is another thing each time.
+    "function_values_moved": ("random programs", "seed", "cells are read at every call"),
 }
 """The check at which the process may end, a part of its words, and the law."""
 

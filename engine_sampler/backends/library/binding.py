@@ -12,7 +12,7 @@ import numpy as np
 
 from ...arithmetic import Logprobs
 from ...contract import BackendError
-from .header import contract, described, named, number, size_of, sized, sized_with_room
+from .header import contract, described, fields_since, named, number, size_of, sized, sized_with_room
 
 REQUIRED = ("open", "close", "error", "query", "compile", "run")
 """Functions that no library may leave out."""
@@ -101,6 +101,7 @@ class Library:
     """A shared library that exports `es_get_api`; raises `LibraryError` if it cannot be used.
 
     table        the `es_api` it returned; its fields are read by `function` only.
+    unread       the fields of `es_params` that are newer than its minor version.
     quarantined  why it must never be called again; "" while it may.
     """
 
@@ -108,6 +109,7 @@ class Library:
         self.path = str(path)
         self.quarantined = ""
         self.table = self._table()
+        self.unread = fields_since("es_params", self.table.abi & 0xFFFF)
         fields = [name for name, field in contract().typeof("es_api").fields if "(*)" in field.type.cname]
         self._functions = {name: self._slot(name) or None for name in fields}
         for name in REQUIRED:

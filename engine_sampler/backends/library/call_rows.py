@@ -9,7 +9,7 @@ import numpy as np
 
 from ...contract import Batch, Group, Selector
 from .header import contract, number
-from .session import Parts
+from .session import LibrarySession, Parts
 
 STATUSES = range(number("ES_ROW_OK"), number("ES_ROW_DECLINED") + 1)
 """The statuses of rows that the header knows."""
@@ -35,12 +35,13 @@ class CallRows:
     n        how many rows they have.
     index    int64 [n], their rows in the logits.
     status   int32 [n], as the library has written it; `status_bytes` is the same memory, `all_ok` what is
-             there if it has run every row.
+             there if it has run every row; nothing is if some are `unread`.
+    unread   int64, ascending, the numbers of rows that the host runs: it does not read all their parameters.
     arrays   by field of the struct; others may be added before `point`.
     followers  called by `point` with the number of the first row.
     """
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], session: LibrarySession) -> None:
         ffi = contract()
         self.entries = entries
         self.followers: list[Callable[[int], None]] = []
@@ -60,7 +61,10 @@ class CallRows:
         if any(group.masked for group in groups):
             self.arrays["masked"] = held("uint8_t[]", self.each([g.masked for g in groups]), np.uint8)
         self.status_bytes = ffi.buffer(self.arrays["status"])
-        self.all_ok = bytes(self.status.nbytes)
+        unread = [session.unread(entry.group, entry.parts) for entry in entries]
+        starts = self._ends - self._sizes
+        self.unread = np.concatenate([mine + start for mine, start in zip(unread, starts, strict=True)])
+        self.all_ok = b"" if len(self.unread) else bytes(self.status.nbytes)
 
     def follow_groups(self) -> None:
         """Take over the rows of the groups, which may have moved."""

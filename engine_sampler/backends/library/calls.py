@@ -58,7 +58,7 @@ class Call:
         self._slots = entries[0].group.rows.slots
         self._offsets: Any = None
         size, apart = self._slots.vocabulary.size, session.watched
-        self._rows = rows = CallRows(entries)
+        self._rows = rows = CallRows(entries, session)
         self._struct = struct = sized("es_batch", vocab_size=size, table=session.table.pointer)
         self._logprobs = LogprobsOutput(struct, rows, size, apart=apart) if reports else None
         self._processed = ProcessedOutput(rows, apart=apart) if processes else None

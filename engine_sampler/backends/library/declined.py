@@ -43,10 +43,14 @@ class Attempts:
         self._rows = rows
         self._max_rows = max_rows or rows.n
         self.run = session.step if rows.n <= self._max_rows else _too_many
+        if len(rows.unread) == rows.n:
+            self.run = _nothing
 
     def declined(self, code: int) -> np.ndarray:
-        """The numbers of the rows that the library leaves to the host, int64, after `run` returned `code`."""
-        return np.array(self._declined(0, self._rows.n, code), np.int64)
+        """The numbers of the rows that the host runs, int64 and ascending, after `run` returned `code`."""
+        declined = np.array(self._declined(0, self._rows.n, code), np.int64)
+        self._rows.status[self._rows.unread] = number("ES_ROW_DECLINED")
+        return np.union1d(declined, self._rows.unread)
 
     def _declined(self, first: int, end: int, code: int) -> Iterable[int]:
         """The same for the rows from `first` to `end`, after it returned `code` for all of them."""
@@ -94,3 +98,8 @@ class Attempts:
 def _too_many(context: Any, batch: Any) -> int:
     """Used in place of `run` when there are more rows than the library takes at once."""
     return number("ES_NO_MEMORY")
+
+
+def _nothing(context: Any, batch: Any) -> int:
+    """Used in place of `run` when the host runs all rows."""
+    return number("ES_OK")

@@ -24,6 +24,24 @@ def size_of(kind: str) -> int:
     return int(contract().sizeof(kind))
 
 
+@functools.cache
+def fields_since(kind: str, minor: int) -> tuple[str, ...]:
+    """The fields of a struct that a library of this minor version does not know, in order: those behind the
+    first comment "Since ABI" that names a later one."""
+    _, *marked = re.split(r"/\* Since ABI \d+\.(\d+)\. \*/", _body_of(kind))
+    for since, text in zip(marked[::2], marked[1::2], strict=True):
+        if int(since) > minor:
+            names = [name for name, _ in contract().typeof(kind).fields]
+            declared = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+            return tuple(names[names.index(re.findall(r"\w+", re.split("[;,]", declared)[0])[-1]) :])
+    return ()
+
+
+def _body_of(kind: str) -> str:
+    declared = header_declarations(HEADER)
+    return declared.split(f"typedef struct {kind} {{")[1].split(f"}} {kind};")[0]
+
+
 def sized(kind: str, **fields: Any) -> Any:
     """A new struct with these fields and its size; the pointer owns it."""
     return contract().new(f"{kind} *", {"size": size_of(kind), **fields})

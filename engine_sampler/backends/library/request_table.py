@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,6 +110,12 @@ class RequestTable:
             cells.grow(len(slots.entries))
             cells.write(slots, slot)
 
+    def uses(self, slot: int, fields: Sequence[str]) -> bool:
+        """Whether one of these parameters of the request in `slot` is not neutral."""
+        return any(
+            _bytes_of(self._params[slot], name) != _bytes_of(self._neutral[0], name) for name in fields
+        )
+
     def _alive(self) -> SlotTable:
         slots = self._slots()
         assert slots is not None
@@ -177,6 +183,11 @@ def _neutral_params(slots: SlotTable) -> Any:
     params = sized("es_params")
     _write_scalars(params, {name: param.neutral for name, param in slots.params.items()})
     return params
+
+
+def _bytes_of(params: Any, field: str) -> bytes:
+    ffi = contract()
+    return bytes(ffi.buffer(ffi.addressof(params, field)))
 
 
 # --- plain numbers -------------------------------------------------------------------------------

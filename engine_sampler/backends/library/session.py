@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...contract import Group, SlotTable
+from ...registry import default_registry
 from .binding import ALL_PROGRAMS, FLOATS, HOST, Answer, Context, Device, Layout, Library, Refusal
 from .functions import SlotFunctions
 from .header import number
 from .programs import LibraryProgram, Part, fill_for_query, kind_of
 from .request_table import RequestTable
 from .watchdog import WatchedStep
+
+_NO_ROWS = np.empty(0, np.int64)
 
 Parts = tuple[Part, ...]
 Answers = dict[tuple[Parts, Layout, bool, int], Answer | None]
@@ -108,6 +113,18 @@ class LibrarySession:
             return 0
         edits = tuple(group.edits.samplers)
         return None if self.query(edits, layout, group.masked) is None else self.compile(edits)
+
+    def unread(self, group: Group, parts: Parts) -> np.ndarray:
+        """The rows of `group`, by their numbers in it, in which a part of `parts` has a parameter that is not
+        neutral and that is newer than the library, which would not read it: int64."""
+        if not self.library.unread:
+            return _NO_ROWS
+        catalogue = default_registry().catalogue
+        others = {*catalogue.samplers.values(), *catalogue.selectors.values()} - {*parts}
+        foreign = {param.name for part in others for param in part.params}
+        fields = [name for name in self.library.unread if name not in foreign]
+        slots = group.rows.slot_numbers.tolist()
+        return np.flatnonzero([self.table.uses(slot, fields) for slot in slots])
 
     def decisions(self, parts: Parts | None = None) -> tuple[int, int]:
         """How many draws and cuts of the program of `parts`, or of all programs, bounds of weights have

@@ -107,7 +107,8 @@ class Room:
         """The slot of a new request for any `chain`; `drawn` are values of its parameters, in normal form.
         Raises `ParameterError`."""
         neutral = {name: param.neutral for name, param in self.known.items()}
-        given = {name: value for name, value in drawn.items() if value != neutral[name]}
+        unread = self.session.library.unread  # the host asks the library for no row with these
+        given = {name: drawn[name] for name in drawn if name not in unread and drawn[name] != neutral[name]}
         state = RequestState(chain, History(tokens.prompt, ()))
         state.open({**neutral, **given}, self.slots.vocabulary)
         slot = self.slots.put(state, given, seed, position)

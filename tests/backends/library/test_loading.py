@@ -52,11 +52,11 @@ def test_a_library_without_the_symbol_is_refused() -> None:
 
 
 def test_a_library_that_refuses_this_host_is_refused() -> None:
-    assert refusal(variant("REFUSES")) == "it refuses a host of ABI 2.0"
+    assert refusal(variant("REFUSES")) == "it refuses a host of ABI 2.1"
 
 
 def test_a_library_of_another_major_version_is_refused() -> None:
-    assert refusal(variant("ABI=ES_ABI_OF(3, 3)")) == "it has ABI 3.3, this is ABI 2.0"
+    assert refusal(variant("ABI=ES_ABI_OF(3, 3)")) == "it has ABI 3.3, this is ABI 2.1"
 
 
 def test_a_library_of_a_later_minor_version_works() -> None:

@@ -15,7 +15,16 @@ from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
 from ..both_engines import Engine, allowed, every_engine, tried
-from ..random_grammars import ALPHABET, Grammar, compiled_or_none, free, grammars, guarded, quick
+from ..random_grammars import (
+    ALPHABET,
+    Grammar,
+    bounded_work,
+    compiled_or_none,
+    free,
+    grammars,
+    guarded,
+    quick,
+)
 
 TOKENS = [b"", *(bytes(some) for size in (1, 2, 3) for some in product(ALPHABET, repeat=size)), b"ab", b"x"]
 """All short texts, one of them twice, and one that no grammar allows."""
@@ -27,13 +36,14 @@ def masks_are_exact(compiled: Any, chosen: Sequence[int]) -> None:
     """Follow random tokens, and compare the mask of each state with the tokens that a fork accepts."""
     matcher = compiled.matcher()
     try:
-        for choice in chosen:
-            token_ids = allowed(matcher, len(TOKENS))
-            assert token_ids == tried(matcher, len(TOKENS))
-            if not token_ids:
-                break
-            assert matcher.accept(sorted(token_ids)[choice % len(token_ids)])
-        assert allowed(matcher, len(TOKENS)) == tried(matcher, len(TOKENS))
+        with bounded_work():
+            for choice in chosen:
+                token_ids = allowed(matcher, len(TOKENS))
+                assert token_ids == tried(matcher, len(TOKENS))
+                if not token_ids:
+                    break
+                assert matcher.accept(sorted(token_ids)[choice % len(token_ids)])
+            assert allowed(matcher, len(TOKENS)) == tried(matcher, len(TOKENS))
     except GrammarLimitError:  # a random grammar by which a text can be read in too many ways
         reject()
 

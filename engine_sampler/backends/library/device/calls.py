@@ -149,7 +149,7 @@ class DeviceCall(Call):
         self._point_to_device(batch, found)
         if self._numbers is not None:
             self._numbers.draw()
-        self._status[:] = self._all_ok
+        self._rows.status.fill(number("ES_ROW_OK"))
         self._struct.ticket = 0
         self._parts.open_calls.add(self)
         try:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine_sampler.arithmetic import LN_2, Logprobs, log2_mass
-from engine_sampler.contract import LOGPROBS_KINDS, Batch
+from engine_sampler.contract import LOGPROBS_KINDS, Batch, NoTokenLeft
 
 from ..arithmetic import row_logprobs
 from ..steps import Block
@@ -205,7 +205,7 @@ def _message(code: int, peak: np.float32, plan: DevicePlan) -> str:
             return f"the row's greatest logit is {peak}; allowed is at most 2^100"
         return "every logit of the row is -inf"
     who = "the grammar" if step == GRAMMAR else plan.name_of(step - FIRST_SAMPLER)
-    return f"{who} gives {peak}" if is_great else f"{who} leaves no token"
+    return f"{who} gives {peak}" if is_great else NoTokenLeft(f"{who} leaves no token")
 
 
 @dataclass
