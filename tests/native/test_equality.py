@@ -108,6 +108,7 @@ def test_penalties_of_long_histories_agree_beside_other_edits(number: int) -> No
         accept_tokens(random, rows, batch)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("order", [*NAMED, "any"])
 @pytest.mark.parametrize("size", [5, 300])
 def test_chains_of_every_order_agree(size: int, order: str) -> None:
@@ -118,6 +119,7 @@ def test_chains_of_every_order_agree(size: int, order: str) -> None:
         run_steps(random, size, 24, 2, settings)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_agrees_alone(sampler: str) -> None:
     for size, n in ((1, 8), (5, 24), (100, 40), (257, 40), (600, 16), (3000, 8)):
@@ -135,6 +137,7 @@ def test_every_selector_agrees_alone_and_after_a_cut(selector: str) -> None:
             run_steps(random, size, n, times(2), settings | SELECTORS[selector])
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("size", [20_000, 131_072])
 def test_samplers_agree_on_the_vocabularies_of_models(size: int, sampler: str) -> None:
@@ -162,6 +165,7 @@ def test_choices_under_a_grammar_mask_agree(size: int) -> None:
         run_steps(random, size, 16, 2, settings, masks=True)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("size", [63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025])
 def test_sizes_around_powers_of_two_agree(size: int) -> None:
     for number in range(times(4)):

@@ -70,6 +70,7 @@ def run_steps(
     return drawn
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_agrees_under_masks_of_every_density(sampler: str) -> None:
     drawn = 0

@@ -48,6 +48,7 @@ TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *LONG, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
+@pytest.mark.quick_share(3)
 class TestUniqueItems(MatcherContract):
     rounds = ROUNDS
     grammar = Grammar.from_json_schema({"type": "object", "additionalProperties": MIXED})
