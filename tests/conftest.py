@@ -66,8 +66,8 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`pytest` alone tries one in n cases of a test marked `quick_share(n)`. All are tried where files, words or
-    marks are named, and with ENGINE_SAMPLER_TEST_ROUNDS=2."""
+    """`pytest` alone tries one in n cases of a test marked `quick_share(n)`. All are tried where files, words
+    or marks are named, and with ENGINE_SAMPLER_TEST_ROUNDS=2."""
     named = config.args != config.getini("testpaths") or config.option.keyword or config.option.markexpr
     if named or ROUNDS > 1:
         return

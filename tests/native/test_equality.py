@@ -29,6 +29,7 @@ from tests.random_chains import ORDERED, ROUNDS, SAMPLERS, SELECTORS, Random, ra
 GROUPS: Mapping[int, int] = {1: 3, 5: 5, 100: 13, 257: 10, 600: 8, 3000: 3}
 """Random chains by vocabulary size, each for `REQUESTS` requests and `STEPS` steps."""
 REQUESTS, STEPS, WAYS = 80, 4, 2
+PARTS = 3
 
 SLOW = ("infill",)
 """Samplers that take NumPy long for a wide row are tested on few."""
@@ -55,7 +56,7 @@ def groups_of(size: int) -> int:
     return -(-GROUPS[size] * 4 // len(instruction_sets()))
 
 
-def test_the_default_run_compares_a_hundred_thousand_draws() -> None:
+def test_all_parts_together_compare_a_hundred_thousand_draws() -> None:
     rows = sum(map(groups_of, GROUPS)) * REQUESTS * STEPS
     assert rows * WAYS * len(instruction_sets()) >= 100_000
 
@@ -64,15 +65,17 @@ def test_the_best_instruction_set_of_this_machine_is_compared() -> None:
     assert NativeBackend().target in instruction_sets()
 
 
+@pytest.mark.quick_share(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("size", GROUPS)
-def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int) -> None:
-    drawn = 0
-    for number in range(times(groups_of(size))):
+def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int, part: int) -> None:
+    drawn, numbers = 0, range(part, times(groups_of(size)), PARTS)
+    for number in numbers:
         random = np.random.default_rng([size, number])
         without = SLOW if size > 300 or number % 5 else ()
         settings = random_settings(random, size, without=without)
         drawn += run_steps(random, size, REQUESTS, STEPS, settings)
-    assert not ROUNDS or drawn > times(groups_of(size)) * REQUESTS * STEPS / 3
+    assert not ROUNDS or drawn > len(numbers) * REQUESTS * STEPS / 3
 
 
 PENALTIES = {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "presence_penalty": -0.2}
