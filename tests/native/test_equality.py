@@ -132,6 +132,7 @@ def test_every_sampler_agrees_alone(sampler: str) -> None:
             run_steps(random, size, n, 2, settings)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_every_selector_agrees_alone_and_after_a_cut(selector: str) -> None:
     for size, n in ((1, 8), (5, 24), (100, 40), (257, 40), (600, 40), (3000, 24)):
@@ -160,6 +161,7 @@ def test_whole_chains_agree_on_the_vocabularies_of_models() -> None:
             run_steps(random, size, n, 1, random_settings(random, size, without=SLOW), masks=number % 3 == 2)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("size", [1, 5, 31, 100, 257, 600, 3000])
 def test_choices_under_a_grammar_mask_agree(size: int) -> None:
     for number in range(times(6)):

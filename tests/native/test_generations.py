@@ -162,6 +162,7 @@ def test_generations_of_many_requests_are_equal(seed: int) -> None:
         expect_alike(observed(Generation(seed, backend)), on_numpy(seed))
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("seed", range(times(4)))
 def test_backends_may_take_turns_within_a_generation(seed: int) -> None:
     turns = [*instruction_sets().values(), NUMPY]

@@ -151,6 +151,7 @@ OF_THE_ANSWER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("settings", OF_THE_ANSWER, ids=lambda settings: next(iter(settings)))
 def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(

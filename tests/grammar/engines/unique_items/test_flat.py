@@ -149,6 +149,7 @@ def value(item: Any) -> Any:
     return (isinstance(item, bool), Decimal(item)) if isinstance(item, (int, Decimal)) else item
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @pytest.mark.parametrize("kind", ["string", "integer", "mixed", "few"])
 def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str) -> None:
