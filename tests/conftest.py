@@ -8,9 +8,10 @@ import os
 import re
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zlib import crc32
 
 # Byte code is kept, whatever the environment says: else each worker, and each of the many processes that
 # tests start, compiles everything anew.
@@ -25,9 +26,8 @@ ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
 def example_count(count: int) -> int:
     """How many examples Hypothesis tries of a property: `count` with ENGINE_SAMPLER_TEST_ROUNDS=2, as in
-    `.ci/run`; half as many in a quick run, which tries others each time unless the property is
-    derandomized."""
-    return max(1, count * max(1, ROUNDS) // 2)
+    `.ci/run`; a quarter in a quick run, which tries others each time unless the property is derandomized."""
+    return max(1, count * ROUNDS // 2 if ROUNDS > 1 else count // 4)
 
 
 # Neither the speed of the machine nor the number of examples that a filter rejects is a fault of the code.
@@ -61,6 +61,45 @@ def pytest_collection(session: pytest.Session) -> Iterator[object]:
         gc.freeze()
         gc.set_threshold(5_000, 20, 10)
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`pytest` alone tries one in n cases of a test marked `quick_share(n)`. All are tried where files, words
+    or marks are named, and with ENGINE_SAMPLER_TEST_ROUNDS=2."""
+    named = config.args != config.getini("testpaths") or config.option.keyword or config.option.markexpr
+    if named or ROUNDS > 1:
+        return
+    groups: defaultdict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if marker := item.get_closest_marker("quick_share"):
+            # The laws of contract kits are one group for all classes of a file.
+            group = item.nodeid.partition("[" if item.cls is None else "::")[0]  # type: ignore[attr-defined]
+            groups[group, marker.args[0]].append(item)
+    left = {item for (_, n), group in groups.items() for item in set(group) - quick_share(group, n)}
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
+    items[:] = [item for item in items if item not in left]
+
+
+def quick_share(items: Sequence[pytest.Item], n: int) -> set[pytest.Item]:
+    """One in `n`, the same in every run, with each value of the parameters that have few values."""
+    count, tried = -(-len(items) // n), set()
+    ordered = sorted(items, key=lambda item: crc32(b"a part" + item.nodeid.encode()))
+    occurring = Counter(name for name, _ in {value for item in items for value in _values(item)})
+    chosen = []
+    for item in ordered:
+        values = {value for value in _values(item) if occurring[value[0]] <= count}
+        if not values <= tried:
+            chosen.append(item)
+            tried |= values
+    rest = [item for item in ordered if item not in chosen]
+    return {*chosen, *rest[: max(0, count - len(chosen))]}
+
+
+def _values(item: pytest.Item) -> set[tuple[str, object]]:
+    """The class, the function and the parameters of a test."""
+    indices = item.callspec.indices if hasattr(item, "callspec") else {}
+    return {("class", item.cls), ("function", item.originalname), *indices.items()}  # type: ignore[attr-defined]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,6 +8,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from .conftest import quick_share
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "engine_sampler"
@@ -171,3 +175,19 @@ def test_a_vague_name_is_used_within_few_lines() -> None:
         if max(lines) - min(lines) > VAGUE_LINES
     ]
     assert not far
+
+
+def test_a_quick_share_has_every_law_every_class_and_every_value_that_are_few() -> None:
+    class Item:
+        def __init__(self, law: str, engine: int, seed: int) -> None:
+            self.nodeid = f"test_some.py::TestIt::{law}[{engine}-{seed}]"
+            self.cls, self.originalname = Item, law
+            self.callspec = SimpleNamespace(indices={"engine": engine, "seed": seed})
+
+    items: list[Any] = [Item(law, engine, seed) for law in "abc" for engine in (0, 1) for seed in range(50)]
+    chosen = quick_share(items, 20)
+    assert len(chosen) == 15
+    assert {item.originalname for item in chosen} == {*"abc"}
+    assert {item.callspec.indices["engine"] for item in chosen} == {0, 1}
+    assert quick_share(items[::-1], 20) == chosen
+    assert len(quick_share(items[:1], 20)) == 1

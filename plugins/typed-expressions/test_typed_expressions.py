@@ -372,6 +372,7 @@ def test_eos_is_allowed_only_if_the_program_has_a_type() -> None:
     assert EOS not in mask(matcher_after("let x: int = 1 in (x"))
 
 
+@pytest.mark.quick_share(3)
 class TestTypedExpressions(GrammarContract):
     grammar = TypedExpressions()
     tokenizer = TOKENIZER

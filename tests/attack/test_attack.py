@@ -29,6 +29,7 @@ def quiet(steps: int = STEPS) -> Outcome:
     return outcome
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_hostile_client_does_not_change_its_neighbours(client: str) -> None:
     outcome = run(client)

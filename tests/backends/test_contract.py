@@ -12,10 +12,12 @@ from engine_sampler.testing import BackendContract
 NATIVE: Backend = default_registry().catalogue.backends["native"]
 
 
+@pytest.mark.quick_share(2)
 class TestNumpy(BackendContract):
     backend = NumpyBackend()
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.skipif(bool(NATIVE.reason), reason=NATIVE.reason)
 class TestNative(BackendContract):
     backend = NATIVE

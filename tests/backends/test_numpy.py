@@ -36,6 +36,7 @@ def given(random: np.random.Generator, size: int, n: int, **settings: Any) -> tu
 # --- run equals apply and select ------------------------------------------------------------------
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("order", [*NAMED, "any"])
 @pytest.mark.parametrize("size", SIZES)
 def test_random_chains_of_every_order_run_as_on_full_rows(size: int, order: str) -> None:

@@ -41,6 +41,7 @@ def test_every_kind_can_be_written() -> None:
     assert set(PLUGIN_KINDS) == set(PARTS)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("kind", PYTHON_KINDS)
 def test_what_is_written_registers_and_keeps_every_law(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

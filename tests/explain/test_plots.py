@@ -90,6 +90,7 @@ def test_a_wide_row_without_a_tokenizer_is_drawn_with_ids():
     assert {"#131071", "#77", "131,060 others"} <= set(written)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(
     ("steps", "panels_in_a_line"), [(2, 2), (5, 5), (6, 3), (7, 4), (8, 4), (9, 5), (10, 5)]
 )

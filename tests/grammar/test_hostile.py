@@ -327,6 +327,7 @@ def tokenizer() -> Tokenizer:
     return tokenizer
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_it_is_read_or_refused_within_the_limits(case: Case, tokenizer: Tokenizer) -> None:
     before = _peak_megabytes()

@@ -26,6 +26,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("ENGINE_SAMPLER_MASK_ENGINE", request.param)
 
 
+@pytest.mark.quick_share(4)
 class GrammarLaws(MatcherContract):
     tokenizer = TOKENIZER
 

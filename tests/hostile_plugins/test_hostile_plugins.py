@@ -91,6 +91,7 @@ def run_all(faulty: FaultyMethod) -> tuple[Counter[str], list[str]]:
     return outcomes, failures
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("faulty", METHODS, ids=str)
 def test_a_plugin_harms_only_its_own_request(faulty: FaultyMethod) -> None:
     logging.getLogger("engine_sampler").setLevel(logging.CRITICAL)

@@ -150,6 +150,7 @@ def own_plugins() -> Iterator[None]:
         yield
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_fault_in_any_call_of_a_step_ends_its_request_alone(name: str) -> None:
     make, failing = SCENES[name]

@@ -90,6 +90,7 @@ class Story:
         assert outcomes(self.scheduler) == outcomes(self.twin)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("opcodes", [False, True], ids=["lines", "bytecodes"])
 @pytest.mark.parametrize(("backend", "engine"), [(BACKENDS[-1], ENGINES[-1]), (BACKENDS[0], ENGINES[0])])
 def test_every_call_is_done_or_not_wherever_it_is_interrupted(

@@ -56,6 +56,7 @@ def life(settings: dict[str, Any], at: int | None) -> tuple[Record, bool]:
     return scheduler.record(request_id), was_interrupted
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_step_that_is_interrupted_while_phases_change_can_be_made_again(name: str) -> None:
     calm, _ = life(SETTINGS[name], None)

@@ -35,6 +35,7 @@ def texts_of(family: str, choice: Any) -> list[str]:
     return [lead + one.replace("'x'", '"x"') for one in texts]  # masks of Python's form admit these quotes
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("kind", VOCABULARIES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_the_mask_admits_is_read(family: str, kind: str) -> None:

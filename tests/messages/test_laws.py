@@ -16,6 +16,7 @@ ROUNDS = int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 """1: in seconds. The command `counts` reads 10,000 calls of each family, and 10^5 mutated texts."""
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_events_rebuild_the_answer_under_any_tokenization(family: str) -> None:
     for seed in range(10 * ROUNDS):
@@ -73,12 +74,14 @@ def test_a_rollback_equals_a_fresh_parser_and_so_does_a_fork(family: str) -> Non
             assert read(parser) == read(finished)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mutated_answers_are_read_alike_however_they_are_cut(family: str) -> None:
     for seed in range(6 * ROUNDS):
         check_mutations(family, Random(seed))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"harmony"}))
 def test_no_word_is_lost_wherever_it_stands(family: str) -> None:
     for seed in range(10 * ROUNDS):

@@ -373,6 +373,7 @@ def test_a_character_may_be_divided_between_tokens() -> None:
     assert parser.feed(data[3:]) == [Event("content", "🙂")]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_a_structural_tag_of_a_family_reads_what_it_constrains(family: str, choice: str) -> None:
@@ -478,6 +479,7 @@ def test_the_first_answers_of_a_vocabulary_are_read_without_a_family() -> None:
     assert parts("<think>a</think>", None) == [("content", "<think>a</think>")]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 def test_work_is_linear_in_what_hostile_answers_repeat(family: str) -> None:
     transcript = TRANSCRIPTS[family]

@@ -46,6 +46,7 @@ def widened(rows: LogitRows | np.ndarray) -> np.ndarray:
 NARROW: Mapping[str, Callable[[np.ndarray], Any]] = {"float16": halves, "bfloat16": brain_floats}
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("size", SIZES)
 def test_narrow_logits_give_what_the_same_values_give_in_float32(size: int, dtype: str) -> None:

@@ -29,6 +29,7 @@ from tests.random_chains import ORDERED, ROUNDS, SAMPLERS, SELECTORS, Random, ra
 GROUPS: Mapping[int, int] = {1: 3, 5: 5, 100: 13, 257: 10, 600: 8, 3000: 3}
 """Random chains by vocabulary size, each for `REQUESTS` requests and `STEPS` steps."""
 REQUESTS, STEPS, WAYS = 80, 4, 2
+PARTS = 3
 
 SLOW = ("infill",)
 """Samplers that take NumPy long for a wide row are tested on few."""
@@ -55,7 +56,7 @@ def groups_of(size: int) -> int:
     return -(-GROUPS[size] * 4 // len(instruction_sets()))
 
 
-def test_the_default_run_compares_a_hundred_thousand_draws() -> None:
+def test_all_parts_together_compare_a_hundred_thousand_draws() -> None:
     rows = sum(map(groups_of, GROUPS)) * REQUESTS * STEPS
     assert rows * WAYS * len(instruction_sets()) >= 100_000
 
@@ -64,15 +65,17 @@ def test_the_best_instruction_set_of_this_machine_is_compared() -> None:
     assert NativeBackend().target in instruction_sets()
 
 
+@pytest.mark.quick_share(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("size", GROUPS)
-def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int) -> None:
-    drawn = 0
-    for number in range(times(groups_of(size))):
+def test_random_chains_give_the_tokens_notes_and_rows_of_numpy(size: int, part: int) -> None:
+    drawn, numbers = 0, range(part, times(groups_of(size)), PARTS)
+    for number in numbers:
         random = np.random.default_rng([size, number])
         without = SLOW if size > 300 or number % 5 else ()
         settings = random_settings(random, size, without=without)
         drawn += run_steps(random, size, REQUESTS, STEPS, settings)
-    assert not ROUNDS or drawn > times(groups_of(size)) * REQUESTS * STEPS / 3
+    assert not ROUNDS or drawn > len(numbers) * REQUESTS * STEPS / 3
 
 
 PENALTIES = {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "presence_penalty": -0.2}
@@ -108,6 +111,7 @@ def test_penalties_of_long_histories_agree_beside_other_edits(number: int) -> No
         accept_tokens(random, rows, batch)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("order", [*NAMED, "any"])
 @pytest.mark.parametrize("size", [5, 300])
 def test_chains_of_every_order_agree(size: int, order: str) -> None:
@@ -118,6 +122,7 @@ def test_chains_of_every_order_agree(size: int, order: str) -> None:
         run_steps(random, size, 24, 2, settings)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_agrees_alone(sampler: str) -> None:
     for size, n in ((1, 8), (5, 24), (100, 40), (257, 40), (600, 16), (3000, 8)):
@@ -127,6 +132,7 @@ def test_every_sampler_agrees_alone(sampler: str) -> None:
             run_steps(random, size, n, 2, settings)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_every_selector_agrees_alone_and_after_a_cut(selector: str) -> None:
     for size, n in ((1, 8), (5, 24), (100, 40), (257, 40), (600, 40), (3000, 24)):
@@ -135,6 +141,7 @@ def test_every_selector_agrees_alone_and_after_a_cut(selector: str) -> None:
             run_steps(random, size, n, times(2), settings | SELECTORS[selector])
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("size", [20_000, 131_072])
 def test_samplers_agree_on_the_vocabularies_of_models(size: int, sampler: str) -> None:
@@ -154,6 +161,7 @@ def test_whole_chains_agree_on_the_vocabularies_of_models() -> None:
             run_steps(random, size, n, 1, random_settings(random, size, without=SLOW), masks=number % 3 == 2)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("size", [1, 5, 31, 100, 257, 600, 3000])
 def test_choices_under_a_grammar_mask_agree(size: int) -> None:
     for number in range(times(6)):
@@ -162,6 +170,7 @@ def test_choices_under_a_grammar_mask_agree(size: int) -> None:
         run_steps(random, size, 16, 2, settings, masks=True)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("size", [63, 64, 65, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025])
 def test_sizes_around_powers_of_two_agree(size: int) -> None:
     for number in range(times(4)):

@@ -73,6 +73,7 @@ def test_settings_that_leave_no_token_or_overflow_end_alike(size: int, settings:
         expect_equal(instruction_sets(), chain, rows, normal(3, 12, size), bitmask)
 
 
+@pytest.mark.quick_share(6)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -166,6 +167,7 @@ BEFORE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.mark.quick_share(6)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("size", [40, 2500])

@@ -155,12 +155,14 @@ def expect_alike(found: Observed, expected: Observed) -> None:
         np.testing.assert_allclose(values, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("seed", range(times(5)))
 def test_generations_of_many_requests_are_equal(seed: int) -> None:
     for backend in instruction_sets().values():
         expect_alike(observed(Generation(seed, backend)), on_numpy(seed))
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("seed", range(times(4)))
 def test_backends_may_take_turns_within_a_generation(seed: int) -> None:
     turns = [*instruction_sets().values(), NUMPY]
@@ -181,6 +183,7 @@ def test_a_library_that_is_lost_on_the_way_leaves_the_same_text(steps: int) -> N
     expect_alike(observed(generation), observed(expected))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("number", range(len(CONFIGURATIONS)))
 def test_every_configuration_writes_the_same_text(number: int) -> None:
     def text(backend: Any) -> list[Any]:

@@ -89,6 +89,7 @@ def memory_of(array: np.ndarray) -> bytes:
     return array.tobytes()
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_changes_no_bit_and_no_byte(layout: str, dtype: Any) -> None:

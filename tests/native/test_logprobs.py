@@ -77,6 +77,7 @@ def step(
     return scheduler.step(np.repeat(logits, 2, axis=0), draft_token_ids=[[1]] * len(CHAINS))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("top_n", [0, 1, 6, 290, -1])
 @pytest.mark.parametrize("mode", [*MODES, MODES])
 def test_logprobs_equal_those_of_numpy(top_n: int, mode: Any, completions: list[int]) -> None:

@@ -70,6 +70,7 @@ def run_steps(
     return drawn
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_sampler_agrees_under_masks_of_every_density(sampler: str) -> None:
     drawn = 0
@@ -80,6 +81,7 @@ def test_every_sampler_agrees_under_masks_of_every_density(sampler: str) -> None
     assert drawn > 0
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("selector", SELECTORS)
 def test_every_selector_agrees_under_masks_of_every_density(selector: str) -> None:
     for size in SIZES:

@@ -69,6 +69,7 @@ def on_numpy(seed: int, n: int, steps: int) -> tuple[RandomRequests, Tokens]:
     return requests, requests.run_steps(requests.join("numpy"))
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("num_threads", THREADS)
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 200, 512])
 def test_any_number_of_threads_gives_the_tokens_of_numpy(n: int, num_threads: int) -> None:

@@ -181,6 +181,7 @@ def test_every_parameter_that_can_cost_much_has_a_limit_and_a_cost() -> None:
         assert param.limit is None or name in WORST or name in STRUCTURED, name
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("name", "make"), CASES)
 def test_the_worst_allowed_value_joins_with_little_work(
     scheduler: Scheduler, name: str, make: Callable[[int], Any]
@@ -197,6 +198,7 @@ def test_the_worst_allowed_value_joins_with_little_work(
         scheduler.remove(request_id)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("name", "make"), CASES)
 def test_the_worst_allowed_value_costs_a_neighbour_nothing(name: str, make: Callable[[int], Any]) -> None:
     row = np.zeros((1, VOCAB), np.float32)

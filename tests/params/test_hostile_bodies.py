@@ -62,6 +62,7 @@ def refusal(reader: Any, body: Any) -> str:
     return ""
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("name", READERS)
 def test_every_key_with_every_hostile_value_is_read_or_refused(name: str) -> None:
     reader, keys = READERS[name]
@@ -75,6 +76,7 @@ def chat_request(body: Any) -> None:
     ChatFormat.from_dict(body, "harmony").params(body)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("value", [{}, [], 3, None, DEEP[0]])
 @pytest.mark.parametrize("reader", [SamplingParams.from_dict, chat_request, from_llama])
 def test_a_hostile_value_at_any_depth_of_a_body_is_read_or_refused(reader: Any, value: Any) -> None:

@@ -163,6 +163,7 @@ def test_a_later_request_of_an_id_does_not_inherit_the_parser() -> None:
     assert step(scheduler).deltas is None
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("share", range(8))
 def test_a_step_with_a_parser_is_done_or_not_wherever_it_is_interrupted(share: int) -> None:
     for at in range(share, count_of(lambda: step(begun()[0], 1)), 8):
@@ -177,6 +178,7 @@ def test_a_step_with_a_parser_is_done_or_not_wherever_it_is_interrupted(share: i
         assert told + content(result.deltas[0]) == scheduler.record("one").text
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("share", range(4))
 def test_a_rollback_with_a_parser_leads_to_the_same_end_wherever_it_is_interrupted(share: int) -> None:
     for at in range(share, count_of(lambda: begun()[0].rollback("one", 1)), 4):

@@ -12,6 +12,7 @@ from engine_sampler.testing import SamplerContract, apply_sampler
 from engine_sampler.tokenizer import Tokenizer
 
 
+@pytest.mark.quick_share(4)
 class TestLawsWithTokensAsBreakers(SamplerContract):
     sampler = Dry()
     params = (

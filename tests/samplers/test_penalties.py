@@ -15,6 +15,7 @@ from tests.conftest import shared_data
 from tests.drawing import either, examples, integers, lists, one_of
 
 
+@pytest.mark.quick_share(4)
 class TestLawsWithOtherWindows(SamplerContract):
     sampler = Penalties()
     params = (

@@ -7,6 +7,7 @@ from engine_sampler.samplers.smoothing import Smoothing
 from engine_sampler.testing import SamplerContract, apply_sampler
 
 
+@pytest.mark.quick_share(4)
 class TestLawsOfSteepCurves(SamplerContract):
     sampler = Smoothing()
     params = ({"smoothing_factor": 3.0, "smoothing_curve": 7.5},)

@@ -50,6 +50,7 @@ def test_overflow_is_clamped_to_the_greatest_float() -> None:
     assert hot.tolist() == [FLT_MAX, -FLT_MAX, 0.0, NEG_INF]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.4])
 @pytest.mark.parametrize("half", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, -1.0])

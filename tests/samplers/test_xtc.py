@@ -61,6 +61,7 @@ def test_nothing_is_dropped_if_fewer_than_min_keep_would_stay(min_keep, expected
     assert left([1.0, 1.0, 1.0, -2.0, -np.inf], min_keep=min_keep) == expected
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.97])
 def test_the_coin_shows_heads_with_the_given_probability(probability):
     requests = 20_000

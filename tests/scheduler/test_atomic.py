@@ -287,6 +287,7 @@ def meddler() -> Iterator[Meddles]:
         yield sampler
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("name", sorted(calls(make_scheduler())))
 def test_a_plugin_cannot_start_a_step_within_a_step(name: str, backend: str, meddler: Meddles) -> None:

@@ -37,6 +37,7 @@ def params_of(configuration: Any, **more: Any) -> SamplingParams:
     return SamplingParams(**{**configuration, "seed": 11, "max_tokens": 14, **more})
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("quality", ["good", "bad", "mixed"])
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_a_run_with_drafts_equals_the_run_without(configuration: Any, quality: str) -> None:

@@ -42,14 +42,20 @@ ROWS = {
 """The number of random rows on which a law is tested in one round."""
 
 
-def chunks(law: str, n: int) -> Iterator[tuple[Random, int]]:
-    """(random numbers, vocabulary size) for batches of n rows, as many as `law` needs."""
-    for number in range(ROUNDS * ROWS[law] // n):
+PARTS = 4
+in_parts = pytest.mark.parametrize("part", range(PARTS))
+
+
+def chunks(law: str, n: int, part: int) -> Iterator[tuple[Random, int]]:
+    """(random numbers, vocabulary size) for batches of n rows, as many as this part of a test needs."""
+    for number in range(part, ROUNDS * ROWS[law] // n, PARTS):
         yield np.random.default_rng([number, n]), VOCAB_SIZES[number % len(VOCAB_SIZES)]
 
 
-def test_the_default_run_tries_a_hundred_thousand_rows() -> None:
-    assert sum(n for law, n in ROWS.items()) >= 100_000
+def test_all_parts_together_try_a_hundred_thousand_rows() -> None:
+    for law, rows in ROWS.items():
+        assert sum(50 for part in range(PARTS) for _ in chunks(law, 50, part)) == ROUNDS * rows
+    assert sum(ROWS.values()) >= 100_000
 
 
 def test_every_built_in_sampler_and_selector_takes_part() -> None:
@@ -61,9 +67,10 @@ def test_every_built_in_sampler_and_selector_takes_part() -> None:
 # --- 1: nothing is resurrected, nothing is emptied, neutral is nothing ---------------------------
 
 
-def test_a_chain_never_resurrects_a_token_and_never_removes_the_last_one() -> None:
-    tried = 0
-    for random, size in chunks("nothing is resurrected or emptied", 100):
+@pytest.mark.quick_share(4)
+@in_parts
+def test_a_chain_never_resurrects_a_token_and_never_removes_the_last_one(part: int) -> None:
+    for random, size in chunks("nothing is resurrected or emptied", 100, part):
         params = SamplingParams(**random_settings(random, size, without=TAKES_AWAY))
         chain, rows = random_rows(random, params, 50, size, rows_each=2)
         logits = random_logits(random, 100, size)
@@ -72,8 +79,6 @@ def test_a_chain_never_resurrects_a_token_and_never_removes_the_last_one() -> No
         assert (token_ids >= 0).all(), chain
         assert not np.isnan(processed).any(), chain
         assert (processed < np.inf).all(), chain
-        tried += len(logits)
-    assert tried == ROUNDS * ROWS["nothing is resurrected or emptied"]
 
 
 def test_a_bias_does_not_bring_a_removed_token_back() -> None:
@@ -93,15 +98,14 @@ def test_neutral_parameters_leave_every_bit(size: int) -> None:
 # --- 2 and 3: a row depends on itself only, however it is run -------------------------------------
 
 
-def test_the_fused_run_equals_the_samplers_one_by_one() -> None:
-    tried = 0
-    for random, size in chunks("fused equals plain", 50):
+@pytest.mark.quick_share(4)
+@in_parts
+def test_the_fused_run_equals_the_samplers_one_by_one(part: int) -> None:
+    for random, size in chunks("fused equals plain", 50, part):
         params = SamplingParams(**random_settings(random, size))
         chain, rows = random_rows(random, params, 25, size, rows_each=2)
         logits = random_logits(random, 50, size)
         expect_fused_equals_plain(chain, rows, logits)
-        tried += len(logits)
-    assert tried == ROUNDS * ROWS["fused equals plain"]
 
 
 class RandomRequests:
@@ -134,17 +138,17 @@ class RandomRequests:
         return token_ids
 
 
-def test_batch_order_and_other_requests_do_not_matter() -> None:
-    steps, n, tried = 8, 20, 0
-    for random, size in chunks("batches do not matter", steps * n):
+@pytest.mark.quick_share(4)
+@in_parts
+def test_batch_order_and_other_requests_do_not_matter(part: int) -> None:
+    steps, n = 8, 20
+    for random, size in chunks("batches do not matter", steps * n, part):
         requests = RandomRequests(random, n, size)
         logits = np.stack([random_logits(random, n, size) for _ in range(steps)])
         together = requests.run_steps(range(n), logits)
         np.testing.assert_array_equal(requests.run_steps(random.permutation(n).tolist(), logits), together)
         alone = np.max([requests.run_steps([i], logits) for i in range(n)], axis=0)
         np.testing.assert_array_equal(alone, together)
-        tried += logits.shape[0] * logits.shape[1]
-    assert tried == ROUNDS * ROWS["batches do not matter"]
 
 
 def test_the_same_seed_twice_in_a_batch_gives_the_same_tokens() -> None:
@@ -282,17 +286,16 @@ def test_streamed_text_joins_to_the_text_of_the_tokens(skip: bool) -> None:
 # --- 7: draws follow the softmax ------------------------------------------------------------------
 
 
-def test_the_weights_are_within_the_bound_of_the_softmax() -> None:
-    tried = 0
-    for random, size in chunks("draws follow the softmax", 200):
+@pytest.mark.quick_share(4)
+@in_parts
+def test_the_weights_are_within_the_bound_of_the_softmax(part: int) -> None:
+    for random, size in chunks("draws follow the softmax", 200, part):
         logits = random_logits(random, 200, size)
         w = weights(distances(logits))
         exact = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
         exact /= exact.sum(axis=1, keepdims=True)
         variation = np.abs(w / w.sum(axis=1, keepdims=True) - exact).sum(axis=1) / 2
         assert (variation <= size * 2.0**-31 + 1e-6).all()
-        tried += len(logits)
-    assert tried == ROUNDS * ROWS["draws follow the softmax"]
 
 
 DRAWS = 2000
@@ -340,8 +343,10 @@ def test_draws_at_many_positions_of_one_seed_follow_the_processed_row(number: in
     assert_drawn_from(same.probabilities, same.draw([11] * DRAWS, range(DRAWS)))
 
 
-def test_temperatures_towards_zero_become_greedy() -> None:
-    coldest, tried = 1e-4, 0
+@pytest.mark.quick_share(4)
+@in_parts
+def test_temperatures_towards_zero_become_greedy(part: int) -> None:
+    coldest = 1e-4
     # Below this distance from the best logit a token still has weight at the coldest temperature.
     reach = 31 * np.log(2) * coldest * 1.01
     requests = {
@@ -351,7 +356,7 @@ def test_temperatures_towards_zero_become_greedy() -> None:
         for size in VOCAB_SIZES
         for temperature in (coldest, coldest / 2)
     }
-    for random, size in chunks("low temperature is greedy", 200):
+    for random, size in chunks("low temperature is greedy", 200, part):
         logits = random_logits(random, 200, size)
         for temperature in (coldest, coldest / 2):
             token_ids = run_plainly(*requests[size, temperature], logits)[1]
@@ -359,8 +364,6 @@ def test_temperatures_towards_zero_become_greedy() -> None:
             within = reach * (temperature == coldest)
             assert (logits.max(axis=1) - chosen <= within).all()
         np.testing.assert_array_equal(token_ids, logits.argmax(axis=1))
-        tried += len(logits)
-    assert tried == ROUNDS * ROWS["low temperature is greedy"]
 
 
 @pytest.mark.parametrize("size", VOCAB_SIZES)

@@ -432,6 +432,7 @@ def test_all_requests_of_a_group_end_with_the_error_of_its_grammar(
 RANDOM = [REGEX, PLAIN, GROUP, BEAMS, SamplingParams(choice=["abc", "abd", "x"], seed=3)]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_of_events_gives_every_request_its_own_tokens_or_its_own_error(
     scheduler: Scheduler, compiler: ByHand, seed: int

@@ -166,6 +166,7 @@ SABOTAGE: dict[str, tuple[Any, str, Change]] = {
 """The methods to break, and how."""
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.usefixtures("without_shrinking")
 @pytest.mark.parametrize("what", SABOTAGE)
 def test_random_operations_detect(what: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from tests.stateless.row_worlds import KEYS, LOGITS, SIZE, World, bits_of
 # --- the law --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("size", [3, 40, 700])
 def test_each_row_draws_what_its_request_alone_draws(size: int, backend: str) -> None:

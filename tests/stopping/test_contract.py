@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from engine_sampler.grammar.plugin import StopRegexCriteria
 from engine_sampler.registry import default_registry
 from engine_sampler.stopping import (
@@ -21,6 +23,8 @@ from engine_sampler.stopping import (
 from engine_sampler.testing import StoppingContract
 from engine_sampler.testing.stopping import EOS, PIECES
 from engine_sampler.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.quick_share(4)
 
 
 class TestConfidence(StoppingContract):

@@ -248,6 +248,7 @@ def test_every_lie_of_the_sources_has_its_law() -> None:
     assert listed(FORWARDER) == FORWARDED.keys() | FORWARDED_FATAL.keys()
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("liar", "check", "law"), some(LIES), indirect=["liar"])
 def test_a_library_that_breaks_a_law_fails_the_check_that_tries_it(liar: Path, check: str, law: str) -> None:
     only = ["passes" if check in OF_PASSES else check]
@@ -255,6 +256,7 @@ def test_a_library_that_breaks_a_law_fails_the_check_that_tries_it(liar: Path, c
     assert failed.keys() == {check}, law
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("liar", "check", "words", "law"), some(FORWARDED), indirect=["liar"])
 def test_a_library_that_changes_what_it_forwards_fails_a_check(
     liar: Path, check: str, words: str, law: str

@@ -123,6 +123,7 @@ TRIED = PARTS[:: 1 if ROUNDS > 1 else 4]
 """All of them, in a quick run every fourth: their own tests try each."""
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("name", TRIED)
 def test_every_built_in_part_keeps_the_laws_however_long_they_are_tried(
     name: str, monkeypatch: pytest.MonkeyPatch

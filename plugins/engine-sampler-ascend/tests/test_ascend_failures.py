@@ -69,6 +69,7 @@ def functions(isa: str) -> list[str]:
 CALLS = [(isa, name) for isa in PROGRAMS for name in functions(isa)]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize(("isa", "function"), CALLS)
 def test_any_call_may_fail(chip: Chip, isa: str, function: str) -> None:
     """Each call of the function in a step in turn, until one of them does not take place any more."""

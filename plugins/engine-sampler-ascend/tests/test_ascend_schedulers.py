@@ -191,6 +191,7 @@ CODES = [(function, code) for function in FAILING for code in (LOST, NO_MEMORY)]
 CODES += [("aclnnTopkGetWorkspaceSize", 161002), ("aclnnTopkGetWorkspaceSize", 561103)]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize(("function", "code"), CODES)
 def test_the_host_takes_over_from_any_failure_with_the_same_tokens(
     chip: Chip, backend: AscendBackend, function: str, code: int

@@ -106,6 +106,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("size", "count"), [(7, 10), (300, 10), (5000, 4)])
 def test_whole_orders_keep_what_the_published_warpers_keep(backend: str, size: int, count: int) -> None:
     logits = rows(count, size)
@@ -114,6 +115,7 @@ def test_whole_orders_keep_what_the_published_warpers_keep(backend: str, size: i
         assert found == expected(count, size, tuple(order)), order
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("tail", [0.05, 0.5, 0.95, 0.999])
 def test_tfs_after_top_k_bends_towards_the_removed_tokens(backend: str, tail: float) -> None:
     found = left(rows(60, 32_000), SamplingParams(top_k=40, tfs=tail, **KOBOLDAI), backend)

@@ -269,6 +269,7 @@ def test_the_vendors_examples_agree_with_a_plain_reference(kind: Any, rows: int,
     check_documented(kind, probs, k, topp, {64: 500, 1: 512}[rows] if kind >= MULTINOMIAL_LOGPROBS else 0)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize(("kind", "vocab"), WIDE)
 def test_wide_vocabularies_agree_with_a_plain_reference(kind: Any, vocab: int) -> None:
     probs = probabilities(np.random.default_rng(vocab), ROUNDS, vocab, 3.0)

@@ -155,6 +155,7 @@ def given_for(kind: int, probs: np.ndarray, random: np.random.Generator, topp: f
     return inputs
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("topp", [0.9, 1.0])
 @pytest.mark.parametrize("mode", ["documented", "observed"])
 @pytest.mark.parametrize("drawing", ["c", "numpy"])

@@ -41,6 +41,7 @@ class Buffers:
         self.write()
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("penalties", [{}, PENALTIES], ids=["no penalties", "penalties"])
 @pytest.mark.parametrize("from_the_left", [False, True], ids=["right", "left"])
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16], ids=lambda dtype: dtype.__name__)

@@ -225,6 +225,7 @@ def test_rows_without_ids_may_change_in_number_settings_and_width():
         )
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("by_id", [True, False])
 def test_whatever_a_caller_does_to_the_tokens_the_draw_is_that_of_a_new_sampler(seed, by_id):

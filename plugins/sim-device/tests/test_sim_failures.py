@@ -74,6 +74,7 @@ FAILURES = [
 """Calls and how they fail: each in one way, or in all ways with ENGINE_SAMPLER_TEST_ROUNDS=2."""
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize(("call", "code"), FAILURES)
 def test_whichever_call_fails_the_tokens_are_those_of_the_reference(
     device: Any, call: str, code: str

@@ -65,6 +65,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_device_draws_the_tokens_of_the_reference(device: Any, kind: str) -> None:
     device.configure(**KINDS[kind])

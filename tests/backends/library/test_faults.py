@@ -45,6 +45,7 @@ def test_a_library_gives_the_tokens_of_numpy(settings: tuple[dict[str, object], 
     assert np.array_equal(generate(settings, LibraryBackend(toy())), generate_on_numpy(settings))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("code", DECLINED)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("skip", [0, 1, 2])

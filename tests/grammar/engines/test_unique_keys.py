@@ -33,6 +33,7 @@ TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *PIECES, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
+@pytest.mark.quick_share(3)
 class TestUniqueKeys(MatcherContract):
     rounds = 4
     grammar = Grammar.from_json_schema(TWO)

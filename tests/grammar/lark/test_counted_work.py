@@ -45,6 +45,7 @@ HEAVY: dict[tuple[str, str], str] = {
 }
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("reader", "name"), HEAVY)
 def test_work_is_counted_at_least_every_ten_milliseconds(reader: str, name: str) -> None:
     with metered(100_000) as meter, suppress(GrammarError):

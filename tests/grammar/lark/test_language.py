@@ -25,6 +25,7 @@ LARK = Path(lark.__file__).parent / "grammars"
 patient = settings(deadline=None, max_examples=example_count(30), suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("name", ALL)
 def test_examples_are_accepted_exactly_where_lark_accepts_them(name: str) -> None:
     examples = json.loads((DATA / f"{name}.examples.json").read_text(encoding="utf-8"))

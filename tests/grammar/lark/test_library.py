@@ -14,6 +14,7 @@ from .oracle import LIBRARY, Oracle, ours
 NAMES = sorted(path.stem for path in LIBRARY.glob("*.lark"))
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_library_grammar_accepts_its_examples_as_expected_and_as_lark_does(name: str) -> None:
     text = (LIBRARY / f"{name}.lark").read_text(encoding="utf-8")

@@ -155,6 +155,7 @@ def test_every_library_grammar_has_a_reader() -> None:
     assert sorted(READERS) == sorted(path.stem for path in LIBRARY.glob("*.lark"))
 
 
+@pytest.mark.quick_share(3)
 @needs_native_engine
 @pytest.mark.parametrize("name", READERS)
 def test_texts_of_a_library_grammar_are_read_elsewhere(name: str) -> None:

@@ -27,6 +27,7 @@ HEAVY: dict[tuple[Dialect, str], str] = {
 }
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("dialect", "name"), HEAVY)
 def test_work_is_counted_at_least_every_ten_milliseconds(dialect: Dialect, name: str) -> None:
     with metered(100_000) as meter, suppress(GrammarError):

@@ -64,6 +64,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_is_rejected_with_bounded_work(name: str) -> None:
     def read() -> None:
@@ -74,6 +75,7 @@ def test_a_hostile_schema_is_rejected_with_bounded_work(name: str) -> None:
     assert count_calls(read) < 3_000_000  # about a second
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize(
     "schema",
     [

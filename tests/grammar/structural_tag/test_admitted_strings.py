@@ -173,6 +173,7 @@ def test_a_call_without_arguments_is_admitted_as_templates_write_it(family: str,
             assert Grammar.from_structural_tag(tag).check(WITHOUT_ARGUMENTS[family]).valid
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 @pytest.mark.parametrize(
     "schema",

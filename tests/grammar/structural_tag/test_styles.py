@@ -405,6 +405,7 @@ def random_condition(random_: random.Random) -> dict[str, Any]:
     )
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("style", ["pythonic", "deepseek_xml", "cohere_xml"])
 def test_combined_schemas_mean_what_they_mean_for_json(seed: int, style: str) -> None:

@@ -18,6 +18,7 @@ jsonschema = pytest.importorskip("jsonschema")
 ROUNDS = 12 * int(os.environ.get("ENGINE_SAMPLER_TEST_ROUNDS", "1"))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("style", ["pythonic", *STYLES, *NOTATIONS])
 def test_what_a_mask_admits_is_read_to_a_valid_value(style: str) -> None:
     walks = 0

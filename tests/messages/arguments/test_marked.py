@@ -118,6 +118,7 @@ def test_line_breaks_around_a_value_are_left_out_if_there_is_one_before_it(
     assert arguments_of(style, WAYS[style].format(text), properties(a={"type": "string"})) == {"a": value}
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("style", WAYS)
 def test_a_value_that_is_too_long_to_be_held_back_is_a_text(style: str) -> None:
     for text in ("1" * 20_000, "[x" * 10_000):

@@ -28,6 +28,7 @@ def texts(message: dict[str, Any]) -> tuple[str, str]:
     return message.get("reasoning", ""), message["content"] or ""
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_prefix_and_the_rest_are_the_whole_message(family: str) -> None:
     for seed in range(9):

@@ -139,6 +139,7 @@ def read(case: Case, pieces: list[str]) -> Message:
     return summed["content"].strip(), summed["reasoning_content"].strip(), said
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_recorded_answers_are_read_as_peers_read_them_unless_it_is_decided_otherwise(family: str) -> None:
     for number, case in enumerate(cases().get(family, ())):

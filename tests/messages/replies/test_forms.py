@@ -86,6 +86,7 @@ def done_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_deltas_are_in_sum_the_message(family: str) -> None:
     for seed in range(4 * ROUNDS):

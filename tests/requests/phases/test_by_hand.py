@@ -58,6 +58,7 @@ def cases(count: int) -> list[Any]:
     return made
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", cases(36), ids=lambda case: str(case[0]))
 def test_a_request_with_phases_equals_requests_put_together_by_hand(backend: str, case: Any) -> None:
@@ -107,6 +108,7 @@ def test_a_request_with_phases_equals_requests_put_together_by_hand(backend: str
     assert sum((record.phase_tokens or {}).values()) == len(tokens)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("case", cases(8), ids=lambda case: str(case[0]))
 def test_backends_batches_and_neighbours_do_not_matter(case: Any) -> None:
     _, thinking, answer, (start, start_ids, end, end_ids), budget, is_apart = case
@@ -149,6 +151,7 @@ OF_THE_ANSWER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("settings", OF_THE_ANSWER, ids=lambda settings: next(iter(settings)))
 def test_what_holds_in_the_answer_holds_as_in_a_request_of_its_own(

@@ -82,6 +82,7 @@ def test_all_requests_go_through_several_phases(whole: Any) -> None:
     assert [len(tokens) for *_, tokens in whole[1]] == [2, 2, 2, 2, 2, 2, 3]
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("right", [0.6, 1.0])
 def test_drafts_give_the_tokens_of_single_steps(whole: Any, right: float) -> None:
     backend, expected = whole

@@ -75,6 +75,7 @@ class _Plain:
         return self._compiled.matcher().fork()
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("params", PARAMS, ids=range(len(PARAMS)))
 @pytest.mark.parametrize("text", GRAMMARS, ids=range(len(GRAMMARS)))

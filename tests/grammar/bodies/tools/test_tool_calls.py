@@ -119,6 +119,7 @@ WITHOUT_MARKS = {"llama", "phi_4_mini", "firefunction_2", "command_r_plus"}
 """Families whose calls begin with words that any text may contain."""
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", FREE)
 def test_text_may_stand_around_calls(family: str) -> None:
     call = TRANSCRIPTS[family].calls()

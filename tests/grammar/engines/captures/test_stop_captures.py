@@ -50,6 +50,7 @@ def walked(programs: list[Program], rng: random.Random) -> bytes:
     return text
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_captured_end_changes_no_mask_and_is_what_its_rule_ends_with(seed: int) -> None:
     plain, given, end = grammars(seed)
@@ -95,6 +96,7 @@ def split(text: str, body: str, end: str) -> tuple[str, str] | None:
     return parts(text)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_ends_that_are_no_string_are_those_of_the_longest_bodies(seed: int) -> None:
     rng = random.Random(seed)
@@ -114,6 +116,7 @@ def test_ends_that_are_no_string_are_those_of_the_longest_bodies(seed: int) -> N
             assert [one.text for one in found["r"]] == [whole]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_ends_that_are_no_string_change_no_mask(seed: int) -> None:
     rng = random.Random(seed)

@@ -48,6 +48,7 @@ TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *LONG, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
+@pytest.mark.quick_share(3)
 class TestUniqueItems(MatcherContract):
     rounds = ROUNDS
     grammar = Grammar.from_json_schema({"type": "object", "additionalProperties": MIXED})
@@ -148,6 +149,7 @@ def value(item: Any) -> Any:
     return (isinstance(item, bool), Decimal(item)) if isinstance(item, (int, Decimal)) else item
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @pytest.mark.parametrize("kind", ["string", "integer", "mixed", "few"])
 def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str) -> None:

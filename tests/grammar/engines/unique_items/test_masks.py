@@ -35,6 +35,7 @@ def test_masks_beside_many_items_are_found_piece_by_piece(types: list[str]) -> N
     assert pieces > 2
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("types", [["number"], ["number", "object"]], ids=["flat", "nested"])
 @pytest.mark.parametrize("beginning", ["[0,-", "[1,1.", "[10,1e"])
 def test_masks_know_numbers_that_are_written_otherwise(beginning: str, types: list[str]) -> None:

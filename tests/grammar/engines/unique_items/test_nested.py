@@ -46,6 +46,7 @@ TOKENS = [*(bytes((byte,)) for byte in range(0x20, 0x7F)), *LONG, b"<end>"]
 TOKENIZER = Tokenizer(TOKENS, [len(TOKENS) - 1])
 
 
+@pytest.mark.quick_share(3)
 class TestNestedItems(MatcherContract):
     rounds = ROUNDS
     grammar = Grammar.from_json_schema({"type": "object", "additionalProperties": items({})})
@@ -127,6 +128,7 @@ KINDS = {
 }
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_allow_exactly_the_tokens_that_are_accepted(engine: Any, kind: str) -> None:

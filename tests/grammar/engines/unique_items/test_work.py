@@ -48,6 +48,7 @@ LAST_CONSTANTS = 1_000_000, 50_000
 """The same where it is searched for the last few constants that an array does not have."""
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_mask_takes_long(name: str) -> None:
     schema, text = TEXTS[name]

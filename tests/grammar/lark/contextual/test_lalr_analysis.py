@@ -98,6 +98,7 @@ def test_the_tables_are_those_of_lark(name: str) -> None:
     assert_the_tables_are_those_of_lark(compiled(TERMINALS + GRAMMARS[name]))
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("tens", range(20))
 def test_the_tables_of_random_grammars_are_those_of_lark(tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):

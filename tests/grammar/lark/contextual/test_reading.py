@@ -293,6 +293,7 @@ def large(engine: Engine, path: Path) -> tuple[Callable[[str], bool], Contextual
     return language_of(rules_from_lalr(text), engine), Contextual(text)
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @pytest.mark.parametrize("path", LALR, ids=lambda path: path.stem)
 def test_examples_are_accepted_exactly_where_lark_accepts_them(engine: Engine, path: Path) -> None:
@@ -302,6 +303,7 @@ def test_examples_are_accepted_exactly_where_lark_accepts_them(engine: Engine, p
     assert [ours(example) for example in examples] == [oracle(example) for example in examples]
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @pytest.mark.parametrize("path", LALR, ids=lambda path: path.stem)
 @settings(patient, max_examples=8)

@@ -61,6 +61,7 @@ def test_it_is_refused_for_lexers_where_the_text_before_decides(grammar: str) ->
         rules_from_lalr(grammar, special_tokens={"<|x|>": 1})
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("name", DECIDED)
 def test_it_has_its_meaning_where_all_that_comes_before_agrees(name: str) -> None:
     language, oracle = ours(DECIDED[name]), Oracle(DECIDED[name])

@@ -192,6 +192,7 @@ def lexed(text: str, terminals: list[frozenset[str]]) -> bool:
     return True
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("seed", range(40))
 def test_lexers_by_states_read_their_longest_texts_by_priority(seed: int) -> None:
     draw = random.Random(seed)
