@@ -21,6 +21,7 @@ from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import GRAMMAR_OPTIONS, default_registry, objects_in, structured_in
+from .requests.drafted import Draft
 from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
@@ -52,9 +53,9 @@ from .samplers.temperature import (
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import RequestId
-from .scheduler.arguments import chosen_tokens_in, drafts_in
+from .scheduler.arguments import all_drafts_in, chosen_tokens_in
 from .scheduler.beam_groups import check_beam_rows
-from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from .scheduler.logprobs import DetailsCollector, LogprobsCollector, LogprobsPlan
 from .scheduler.membership.joining import Newcomers, check_single, checked_count
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ __all__ = [
     "MIROSTAT_STEP_SQUARES",
     "RANGE_FLOOR",
     "SIGMA_CHUNK",
+    "DetailsCollector",
+    "Draft",
     "HostRun",
     "LibraryBackend",
     "LogprobsCollector",
@@ -81,6 +84,7 @@ __all__ = [
     "PenaltyWindows",
     "PerRow",
     "RequestId",
+    "all_drafts_in",
     "best_backend",
     "check_beam_rows",
     "check_single",
@@ -90,7 +94,6 @@ __all__ = [
     "counted_shifts",
     "current_mu",
     "default_registry",
-    "drafts_in",
     "dry_penalties",
     "entries_at_end",
     "entries_of",

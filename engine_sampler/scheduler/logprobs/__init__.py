@@ -2,6 +2,6 @@
 few requests want beside them, `prompts` those of prompts."""
 
 from .collector import LogprobsCollector, LogprobsPlan
-from .details import Penalized
+from .details import DetailsCollector, Penalized
 
-__all__ = ["LogprobsCollector", "LogprobsPlan", "Penalized"]
+__all__ = ["DetailsCollector", "LogprobsCollector", "LogprobsPlan", "Penalized"]

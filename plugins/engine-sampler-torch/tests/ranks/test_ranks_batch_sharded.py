@@ -266,9 +266,13 @@ def questions(place: Place) -> Any:
     group = [f"g{i}" for i in range(3)]
     requests.both("add_group", SamplingParams(n=2, best_of=3, seed=3, max_tokens=4), [1], request_ids=group)
     requests.both("add", SamplingParams(seed=1, choice=["forced", "forcing"]), request_id="choice")
+    requests.both("add", SamplingParams(seed=1), grammar="start[capture]: /[a-z]+/", request_id="captured")
     requests.both("forced_tokens", "choice")
+    requests.both("draft", None, 3, "grammar")
+    requests.both("draft", ["choice"], 4, ["ngram", "grammar"])
     for _ in range(4):
         requests.step()
+    requests.both("record", "captured")
     requests.both("best", group)
     for request_id in group:
         requests.both("record", request_id)
@@ -347,9 +351,9 @@ def refused(place: Place) -> list[str]:
     trials = [
         (ParameterError, lambda: scheduler.add({"temperature": 1})),
         (ParameterError, lambda: scheduler.add(SamplingParams(n=2))),
-        (ParameterError, lambda: scheduler.add(SamplingParams(return_sampling_mask=True))),
-        (ParameterError, lambda: scheduler.add_group(SamplingParams(n=2, logprob_token_ids=[1]))),
-        (ParameterError, lambda: scheduler.add(SamplingParams(deepconf_threshold=3))),
+        (ParameterError, lambda: scheduler.add(SamplingParams(prompt_logprobs=0))),
+        (ParameterError, lambda: scheduler.add_group(SamplingParams(n=2, prompt_logprob_token_ids=[1]))),
+        (ParameterError, lambda: scheduler.add(SamplingParams(logprob_token_ids=[EOS + 1]))),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [EOS + 1])),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [1] * 8)),
         (ParameterError, lambda: scheduler.add(SamplingParams(), position=-1)),
@@ -366,6 +370,11 @@ def refused(place: Place) -> list[str]:
         (RequestError, lambda: scheduler.step(logits, beam[:1])),
         (RequestError, lambda: scheduler.step(logits, ["first"], {"nobody": [1]})),
         (ParameterError, lambda: scheduler.step(logits, ["first"], [[EOS + 1]])),
+        (ParameterError, lambda: scheduler.step(logits, ["first"], draft_trees=[([1], [0])])),
+        (RequestError, lambda: scheduler.step(logits, ["first"], [[1]], draft_trees=[([1], [-1])])),
+        (RequestError, lambda: scheduler.step(logits, beam, draft_trees=[None, ([1], [-1])])),
+        (RequestError, lambda: scheduler.draft(["nobody"])),
+        (ParameterError, lambda: scheduler.draft(max_tokens=0)),
         (ValueError, lambda: scheduler.step(logits[:, :-1], ["first"])),
         (TypeError, lambda: scheduler.step(logits.double(), ["first"])),
         (TypeError, lambda: scheduler.step(logits.numpy(), ["first"])),
