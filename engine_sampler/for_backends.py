@@ -21,7 +21,6 @@ from .base.errors import INTERRUPTIONS, failure, quoted, text_of
 from .base.forking import fork_safe
 from .grammar.plugin.grammar_bias import favoured_ids
 from .registry import GRAMMAR_OPTIONS, default_registry, objects_in, structured_in
-from .requests.drafted import Draft
 from .requests.results.fields import PerRow, entries_at_end, entries_of, entries_said, put_entry
 from .samplers.adaptive_p import (
     ADAPTIVE_PEAK,
@@ -74,7 +73,6 @@ __all__ = [
     "RANGE_FLOOR",
     "SIGMA_CHUNK",
     "DetailsCollector",
-    "Draft",
     "HostRun",
     "LibraryBackend",
     "LogprobsCollector",

@@ -283,7 +283,7 @@ class AnswerLayout:
 def _room(plan: StepPlan, rank: int, vocab_size: int, has_text: bool) -> int:
     """How many bytes of details a rank usually has, at most."""
     which = plan.by_owner[rank].tolist()
-    room = _ROOM + has_text * _ROOM_FOR_TEXT * len(which)
+    room, room_for_tables = _ROOM + has_text * _ROOM_FOR_TEXT * len(which), 0
     for i in which:
         entry = plan.entries[i]
         if entry.logprobs_modes:
@@ -293,6 +293,5 @@ def _room(plan: StepPlan, rank: int, vocab_size: int, has_text: bool) -> int:
         if (wants := entry.details) is not None:
             named = len(wants.given_ids) * (1 + len(wants.modes))
             room += int(plan.counts[i]) * (_ROOM_FOR_MASK * bool(wants.mask_cap) + _ROOM_FOR_NAMED * named)
-    if any(plan.entries[i].details is not None for i in which):
-        room += _ROOM_FOR_TABLES
-    return room + 7
+            room_for_tables = _ROOM_FOR_TABLES
+    return room + room_for_tables + 7

@@ -15,11 +15,12 @@ import numpy as np
 
 from engine_sampler import RequestError, SamplingParams, StepResult
 from engine_sampler.contract import Vocabulary
-from engine_sampler.for_backends import Draft, all_drafts_in, check_beam_rows, quoted
+from engine_sampler.for_backends import all_drafts_in, check_beam_rows, quoted
 
 from ..exchange import digest
 
 RequestId = Hashable
+Guesses = tuple[list[int], list[int] | None]
 
 _NO_PARAMS = SamplingParams()
 _MOST_REMOVED = 1 << 12
@@ -66,7 +67,8 @@ class StepPlan:
     """The rows of one step.
 
     entries     the requests, in row order.
-    drafts      the drafts of each, chains or trees; None without drafts.
+    drafts      the tokens that are guessed for each, and the parents of these, None for a chain; None without
+                drafts.
     first_rows, counts  int64 [requests], the first row of each and how many it has.
     by_owner    for each rank, the indices of its requests, ascending.
     digest      stands for the requests and drafts; 0 for all live ones without drafts.
@@ -74,7 +76,7 @@ class StepPlan:
     """
 
     entries: list[LedgerEntry]
-    drafts: list[Draft] | None
+    drafts: list[Guesses] | None
     first_rows: np.ndarray
     counts: np.ndarray
     by_owner: list[np.ndarray]
@@ -123,7 +125,7 @@ class StepPlan:
 
     def is_that_of(self, other: StepPlan) -> bool:
         """Whether another plan has the same rows."""
-        return self is other or (self.entries == other.entries and self.digest == other.digest)
+        return self is other or (self.entries == other.entries and self.drafts == other.drafts)
 
     def rows_of(self, rank: int) -> np.ndarray:
         """The rows of a rank's requests, int64, in row order."""
@@ -326,10 +328,13 @@ class Ledger:
             raise RequestError(f"request_ids={quoted(ids)} names a request twice")
         entries = [self.find_row(request_id) for request_id in ids]
         if drafts is not None:
-            guesses = all_drafts_in(*drafts, ids, self.vocabulary)
-            parts = [[guess.token_ids, [*guess.parents]] for guess in guesses]
-            self._check_beams(entries, *drafts)
-            return self._new_plan(entries, guesses, digest(_canonical(ids), _canonical(parts)))
+            chains, trees = drafts
+            self._check_beams(entries, chains, trees)
+            guesses = [
+                (draft.token_ids, None if draft.is_chain else [*draft.parents])
+                for draft in all_drafts_in(chains, trees, ids, self.vocabulary)
+            ]
+            return self._new_plan(entries, guesses, digest(_canonical(ids), _canonical(guesses)))
         everyone = ids == list(self.live)
         self._check_beams(entries)
         plan = self._new_plan(entries, None, 0 if everyone else digest(_canonical(ids), _canonical(None)))
@@ -346,10 +351,12 @@ class Ledger:
         if beams:
             check_beam_rows(beams.values(), [e.id for e in entries], chains, trees)  # type: ignore[arg-type]
 
-    def _new_plan(self, entries: list[LedgerEntry], drafts: list[Draft] | None, number: int) -> StepPlan:
+    def _new_plan(self, entries: list[LedgerEntry], drafts: list[Guesses] | None, number: int) -> StepPlan:
         left = [i for i, e in enumerate(entries) if not self.is_live(e)]
         n = len(entries)
-        counts = np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d in drafts], np.int64)
+        counts = (
+            np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d, _ in drafts], np.int64)
+        )
         owners = np.array([self.owner(e) for e in entries], np.int64)
         by_owner = [np.flatnonzero(owners == rank) for rank in range(self.ranks)]
         return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number, left)

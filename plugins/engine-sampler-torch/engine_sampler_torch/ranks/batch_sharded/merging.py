@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine_sampler import Logprobs, StepResult
+from engine_sampler import GivenLogprobs, Logprobs, SamplingMask, StepResult
 from engine_sampler.contract import LOGPROBS_KINDS
 from engine_sampler.for_backends import DetailsCollector, LogprobsCollector, LogprobsPlan
 
@@ -36,8 +36,8 @@ def merged(
             answer.write(result, plan.by_owner[rank], plan.rows_of(rank))
     drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in skipped]
     result.logprobs = _merged_logprobs(plan, answers, result, drawing, vocab_size)
-    collected = _merged_details(plan, answers, drawing, vocab_size)
-    result.sampling_mask, result.given_logprobs = collected.sampling_mask(), collected.given_logprobs()
+    details = _merged_details(plan, answers, drawing, vocab_size)
+    result.sampling_mask, result.given_logprobs = details
     return replace(result, skipped=sorted(skipped))
 
 
@@ -61,11 +61,10 @@ def _merged_logprobs(
     for later, more in rounds:
         collector.request(_needed(plan, later, vocab_size), more, False)
     modes_of = [entry.logprobs_modes for entry in plan.entries]
-    request_of = plan.request_of
-    for details, rows in _told(plan, answers):
+    for details, told_rows in _told(plan, answers):
         for mode, table in details.logprobs.items():
-            for own, row in enumerate(rows):
-                entry, modes = table.row(own), modes_of[request_of[row]]
+            for own, row in enumerate(told_rows):
+                entry, modes = table.row(own), modes_of[plan.request_of[row]]
                 if len(entry.token_ids) and (mode or modes):
                     target = out[LOGPROBS_KINDS.index(mode or modes[0])]
                     assert target is not None
@@ -75,15 +74,17 @@ def _merged_logprobs(
 
 def _merged_details(
     plan: StepPlan, answers: Sequence[RankAnswer | None], drawing: Sequence[int], vocab_size: int
-) -> DetailsCollector:
+) -> tuple[SamplingMask | None, GivenLogprobs | None]:
     """The ranks' sampling masks and logprobs of named tokens."""
     wanted = {i: entry.details for i in drawing if (entry := plan.entries[i]).details is not None}
+    if not wanted:
+        return None, None
     collector = DetailsCollector(plan.rows, vocab_size, [*wanted.values()])
-    for details, rows in _told(plan, answers) if wanted else ():
+    for details, rows in _told(plan, answers):
         for own, row in enumerate(rows):
             if (wants := wanted.get(plan.request_of[row])) is not None:
                 collector.copy(wants, row, details.sampling_mask, details.given_logprobs, own)
-    return collector
+    return collector.sampling_mask(), collector.given_logprobs()
 
 
 def _told(plan: StepPlan, answers: Sequence[RankAnswer | None]) -> Iterator[tuple[Details, Sequence[int]]]:

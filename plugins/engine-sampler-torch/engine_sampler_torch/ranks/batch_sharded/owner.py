@@ -10,10 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from engine_sampler import BegunStep, Record, Scheduler, StepResult
-from engine_sampler.for_backends import INTERRUPTIONS, Draft, RequestId, text_of
+from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
 from .answers import RankAnswer
-from .ledger import StepPlan
+from .ledger import Guesses, StepPlan
 from .row_move import uploaded
 
 
@@ -29,7 +29,7 @@ class RankShare:
     """
 
     ids: list[RequestId]
-    drafts: dict[str, list[Any]]
+    drafts: dict[str, Any]
     which: np.ndarray
     rows: np.ndarray
     requests: int
@@ -135,11 +135,11 @@ class Owner:
         return answer
 
 
-def _apart(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
+def _apart(drafts: Sequence[Guesses]) -> dict[str, Any]:
     """Drafts as a step takes them."""
     return {
-        "draft_token_ids": [draft.token_ids if draft.is_chain else () for draft in drafts],
-        "draft_trees": [None if draft.is_chain else (draft.token_ids, draft.parents) for draft in drafts],
+        "draft_token_ids": [token_ids if parents is None else () for token_ids, parents in drafts],
+        "draft_trees": [None if guesses[1] is None else guesses for guesses in drafts],
     }
 
 
