@@ -25,7 +25,7 @@ _ROOM = 64
 _ROOM_FOR_TEXT = 32
 """Bytes of room for each request's text, and for everything else: what usually suffices."""
 _ROOM_FOR_MASK = 96
-_ROOM_FOR_NAMED = 48
+_ROOM_FOR_NAMED = 40
 _ROOM_FOR_TABLES = 512
 """The same for a row of a sampling mask, for a named token of a row, and for the tables of these as such."""
 
@@ -291,7 +291,7 @@ def _room(plan: StepPlan, rank: int, vocab_size: int, has_text: bool) -> int:
             listed = vocab_size if top_n < 0 else min(top_n, vocab_size)
             room += int(plan.counts[i]) * len(entry.logprobs_modes) * (16 + 8 * listed) + 64
         if (wants := entry.details) is not None:
-            named = len(wants.given_ids) * (1 + len(wants.modes))
+            named = len(wants.given_ids) * (len(wants.modes) + (len(wants.modes) > 1))
             room += int(plan.counts[i]) * (_ROOM_FOR_MASK * bool(wants.mask_cap) + _ROOM_FOR_NAMED * named)
             room_for_tables = _ROOM_FOR_TABLES
     return room + room_for_tables + 7
