@@ -52,9 +52,9 @@ from .samplers.temperature import (
 )
 from .samplers.top_n_sigma import SIGMA_CHUNK
 from .scheduler import RequestId
-from .scheduler.arguments import chosen_tokens_in, drafts_in
+from .scheduler.arguments import all_drafts_in, chosen_tokens_in
 from .scheduler.beam_groups import check_beam_rows
-from .scheduler.logprobs import LogprobsCollector, LogprobsPlan
+from .scheduler.logprobs import DetailsCollector, LogprobsCollector, LogprobsPlan
 from .scheduler.membership.joining import Newcomers, check_single, checked_count
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ __all__ = [
     "MIROSTAT_STEP_SQUARES",
     "RANGE_FLOOR",
     "SIGMA_CHUNK",
+    "DetailsCollector",
     "HostRun",
     "LibraryBackend",
     "LogprobsCollector",
@@ -81,6 +82,7 @@ __all__ = [
     "PenaltyWindows",
     "PerRow",
     "RequestId",
+    "all_drafts_in",
     "best_backend",
     "check_beam_rows",
     "check_single",
@@ -90,7 +92,6 @@ __all__ = [
     "counted_shifts",
     "current_mu",
     "default_registry",
-    "drafts_in",
     "dry_penalties",
     "entries_at_end",
     "entries_of",

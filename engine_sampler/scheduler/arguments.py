@@ -103,8 +103,9 @@ def drafts_in(drafts: Any, request_ids: Sequence[RequestId], vocabulary: Vocabul
 def all_drafts_in(
     chains: Any, trees: Any, request_ids: Sequence[RequestId], vocabulary: Vocabulary
 ) -> list[Draft]:
-    """The drafts of each request, in row order: those in `chains` as `drafts_in` reads them, in `trees` pairs
-    of tokens and parents. None stands for no drafts. Raises `RequestError` and `ParameterError`."""
+    """The drafts of each request, in row order, from lists or mappings by id: of tokens in `chains`, of pairs
+    of tokens and parents in `trees`. None stands for no drafts. Raises `RequestError` and `ParameterError`.
+    """
     no_drafts: list[list[int]] = [[]] * len(request_ids)
     drafts = no_drafts if chains is None else drafts_in(chains, request_ids, vocabulary)
     if trees is None:

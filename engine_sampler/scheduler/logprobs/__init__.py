@@ -2,4 +2,4 @@
 few requests want beside them, `prompts` those of prompts."""
 
 from .collector import LogprobsCollector, LogprobsPlan
-from .details import Penalized
+from .details import DetailsCollector, Penalized

@@ -61,6 +61,23 @@ class DetailsCollector:
         for kind in details.modes:
             self._given[kind][row] = self._row_of(kind, request, row, batch, penalized, backend)
 
+    def copy(
+        self,
+        details: StepDetails,
+        row: int,
+        masks: SamplingMask | None,
+        given: GivenLogprobs | None,
+        their_row: int,
+    ) -> None:
+        """Take over what others have collected for a request with these `details`: their row for `row`."""
+        if masks is not None and details.mask_cap and self._masks is not None:
+            flags = bool(masks.is_inverted[their_row]), bool(masks.is_capped[their_row])
+            self._masks[row] = _MaskRow(masks.listed(their_row), *flags, float(masks.logprobs[their_row]))
+        for kind, table in () if given is None else given.by_mode.items():
+            entry = table.row(their_row)
+            if len(entry.token_ids):
+                self._given[kind or details.modes[0]][row] = entry
+
     def clear(self, rows: np.ndarray) -> None:
         """Say nothing of `rows`, whose tokens were not accepted."""
         for row in rows.tolist():

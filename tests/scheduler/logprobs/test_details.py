@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine_sampler import ParameterError, RequestLimits, SamplingMask, SamplingParams, Scheduler, StepResult
-from engine_sampler.arithmetic import row_logprobs
+from engine_sampler import (
+    GivenLogprobs,
+    ParameterError,
+    RequestLimits,
+    SamplingMask,
+    SamplingParams,
+    Scheduler,
+    StepResult,
+)
+from engine_sampler.arithmetic import RowGiven, row_logprobs
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.for_backends import DetailsCollector
+from engine_sampler.requests.results import StepDetails
 from engine_sampler.stateless import process_logits
 
 from ...engines import EOS, TOKENIZER, VOCAB, ToyMatcher, make_scheduler, model_row, model_step
@@ -36,6 +46,27 @@ def stepped(params: SamplingParams, row: np.ndarray, backend: str, **keywords: A
     scheduler = make_scheduler(backend=backend, limits=RequestLimits.none())
     scheduler.add(params, [1, 2], **keywords)
     return scheduler.step(row[None])
+
+
+def test_rows_that_others_have_collected_are_taken_over_where_a_request_wants_them() -> None:
+    params = SamplingParams(return_sampling_mask=2, logprob_token_ids=[4, 1], logprobs_mode="processed")
+    vocabulary = make_scheduler().vocabulary
+    details = [StepDetails.of(p, vocabulary) for p in (params, SamplingParams(logprob_token_ids=[3]))]
+    assert details[0] is not None
+    assert details[1] is not None
+    masks = SamplingMask.of(
+        [np.array([4]), np.array([5])], {"is_inverted": [0, 1], "is_capped": [0, 0]}, [-1, -2], VOCAB
+    )
+    given = GivenLogprobs.of([None, RowGiven(np.array([3]), np.array([-7], np.float32), np.array([9]))])
+    collector = DetailsCollector(3, VOCAB, [details[0], details[1]])
+    collector.copy(details[0], 2, masks, None, 0)
+    collector.copy(details[1], 0, masks, given, 1)
+    mask, taken = collector.sampling_mask(), collector.given_logprobs()
+    assert mask is not None
+    assert taken is not None
+    assert [mask.row(row) is not None and mask.listed(row).tolist() for row in range(3)] == [[], [], [4]]
+    assert taken.row(0).logprobs.tolist() == [-7]
+    assert taken.starts.tolist() == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -39,6 +39,13 @@ SETTINGS: list[dict[str, Any]] = [
     {"logprobs": 4, "top_k": 3},
     {"logprobs": 2, "logprobs_mode": "processed", "top_p": 0.8},
     {"logprobs": 1, "logprobs_mode": ("raw", "penalized", "processed"), "presence_penalty": 0.5},
+    {"return_sampling_mask": True, "min_p": 0.02},
+    {"return_sampling_mask": 3, "top_k": 5, "logprob_token_ids": [5, 0, 70]},
+    {"logprob_token_ids": [1, 2], "logprobs_mode": ("penalized", "processed"), "logprobs": 0, "top_k": 9},
+    {"return_sampling_mask": True, "thinking": {"start": "a", "end": "e"}, "answer": {"top_k": 9}},
+    {"deepconf_threshold": 6.0, "deepconf_window_size": 3, "deepconf_top_k": 4},
+    {"deepconf_threshold": 5.0, "deepconf_window_size": 2, "logprobs": 2, "return_sampling_mask": 9},
+    {"banned_strings": ["a", '" '], "return_sampling_mask": True, "logprobs": 1, "logit_bias": {65: 6.0}},
 ]
 GROUPS: list[dict[str, Any]] = [
     {"n": 3, "temperature": 1.2},
@@ -103,7 +110,8 @@ class RandomRequests:
         elif kind == "remove":
             self.both("remove", chosen)
         elif kind == "rollback":
-            self.both("rollback", chosen, 0)
+            outputs = self.all_ranks._ledger.find(chosen).outputs
+            self.both("rollback", chosen, int(rng.integers(0, 1 + min(outputs, 2))))
         elif kind == "pause":
             self.both("suspend", chosen)
             self.both("resume", chosen)
@@ -114,17 +122,20 @@ class RandomRequests:
         if inputs is None:
             return
         whole, named, drafts = inputs
-        result = self.all_ranks.step(self.place.shard(self.shards, whole), named, drafts)
-        self.check(result, None if self.one is None else self.one.step(whole, named, drafts))
+        result = self.all_ranks.step(self.place.shard(self.shards, whole), named, **drafts)
+        self.check(result, None if self.one is None else self.one.step(whole, named, **drafts))
 
     def inputs(self, ids: list[Any], faulty: float = 0.1) -> tuple[torch.Tensor, Any, Any] | None:
-        """Whole rows for a step with these requests, in some order, and drafts; None for none."""
+        """Whole rows for a step with these requests, in some order, and chains or trees of drafts as
+        keywords; None for none."""
         rng = self.rng
         if not ids:
             return None
-        drafts = None
+        drafts, keywords = None, {}
         if rng.random() < 0.3 and not any(str(r).startswith("g") for r in ids):
-            drafts = [rng.integers(0, 3, int(rng.integers(0, 3))).tolist() for _ in ids]
+            drafts = [rng.integers(0, 3, int(rng.integers(0, 4))).tolist() for _ in ids]
+            trees = [(draft, [int(rng.integers(-1, i)) for i in range(len(draft))]) for draft in drafts]
+            keywords = {"draft_token_ids": drafts} if rng.random() < 0.5 else {"draft_trees": trees}
         rows = len(ids) if drafts is None else sum(1 + len(d) for d in drafts)
         logits = rng.normal(size=(rows, self.vocab_size)).astype(np.float32) * 3
         if drafts is not None:
@@ -134,7 +145,7 @@ class RandomRequests:
         whole = torch.from_numpy(logits).to(self.dtype)
         order = rng.permutation(len(ids)) if rng.random() < 0.2 else None
         self.rows += rows
-        return whole, None if order is None else [ids[i] for i in order], drafts
+        return whole, None if order is None else [ids[i] for i in order], keywords
 
     def check(self, result: StepResult, alone: StepResult | None) -> None:
         """Compare the results of a step."""
@@ -143,11 +154,14 @@ class RandomRequests:
             wanted = facts(alone)
             assert facts(result) == wanted, f"\n{facts(result)}\n{wanted}\n{self.shards}"
             assert self.all_ranks.request_ids == self.one.request_ids
+            for request_id, entry in self.all_ranks._ledger.live.items():
+                assert entry.outputs == len(self.one.record(request_id).token_ids)
 
 
 def facts(result: StepResult) -> dict[str, Any]:
     """All of a result, as plain values that can be compared."""
-    apart = {"token_ids", "first_rows", "skipped", "logprobs", "token_ids_on_device"}
+    of_rows = "sampling_mask", "given_logprobs"
+    apart = {"token_ids", "first_rows", "skipped", "logprobs", "token_ids_on_device", *of_rows}
     plain = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in apart}
     tables = {"": None} if result.logprobs is None else result.logprobs.by_mode
     return {
@@ -156,6 +170,7 @@ def facts(result: StepResult) -> dict[str, Any]:
         "first_rows": result.first_rows.tolist(),
         "skipped": list(result.skipped),
         "logprobs": {mode: _plain(table) for mode, table in tables.items()},
+        **{name: table and table.to_dict() for name in of_rows for table in [getattr(result, name)]},
     }
 
 

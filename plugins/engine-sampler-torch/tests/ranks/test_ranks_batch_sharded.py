@@ -261,14 +261,36 @@ def test_a_beam_search_ends_with_one_of_its_requests_and_other_siblings_do_not(r
     ranks.run(3, removed_beams)
 
 
+def taken_back(place: Place) -> None:
+    requests = RandomRequests(place, 4)
+    params = SamplingParams(seed=1, banned_strings=["xyz"], return_sampling_mask=True, logprobs=1)
+    requests.both("add", params, request_id="banned")
+    for letter in (b"x", b"y", b"z"):
+        logits = np.zeros((1, requests.vocab_size), np.float32)
+        logits[0, SHORT.token_bytes.index(letter)] = 50.0
+        result = requests.all_ranks.step(place.shard(requests.shards, logits))
+        requests.check(result, None if requests.one is None else requests.one.step(logits))
+    assert result.rewinds == [2]
+    with pytest.raises(RequestError, match="n=1 is not allowed: request 'banned' has 0 output tokens"):
+        requests.all_ranks.rollback("banned", 1)
+
+
+def test_tokens_that_a_ban_takes_back_cannot_be_undone_again(ranks: RankPool) -> None:
+    ranks.run(2, taken_back)
+
+
 def questions(place: Place) -> Any:
     requests = RandomRequests(place, 5)
     group = [f"g{i}" for i in range(3)]
     requests.both("add_group", SamplingParams(n=2, best_of=3, seed=3, max_tokens=4), [1], request_ids=group)
     requests.both("add", SamplingParams(seed=1, choice=["forced", "forcing"]), request_id="choice")
+    requests.both("add", SamplingParams(seed=1), grammar="start[capture]: /[a-z]+/", request_id="captured")
     requests.both("forced_tokens", "choice")
+    requests.both("draft", None, 3, "grammar")
+    requests.both("draft", ["choice"], 4, ["ngram", "grammar"])
     for _ in range(4):
         requests.step()
+    requests.both("record", "captured")
     requests.both("best", group)
     for request_id in group:
         requests.both("record", request_id)
@@ -347,9 +369,9 @@ def refused(place: Place) -> list[str]:
     trials = [
         (ParameterError, lambda: scheduler.add({"temperature": 1})),
         (ParameterError, lambda: scheduler.add(SamplingParams(n=2))),
-        (ParameterError, lambda: scheduler.add(SamplingParams(return_sampling_mask=True))),
-        (ParameterError, lambda: scheduler.add_group(SamplingParams(n=2, logprob_token_ids=[1]))),
-        (ParameterError, lambda: scheduler.add(SamplingParams(deepconf_threshold=3))),
+        (ParameterError, lambda: scheduler.add(SamplingParams(prompt_logprobs=0))),
+        (ParameterError, lambda: scheduler.add_group(SamplingParams(n=2, prompt_logprob_token_ids=[1]))),
+        (ParameterError, lambda: scheduler.add(SamplingParams(logprob_token_ids=[EOS + 1]))),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [EOS + 1])),
         (ParameterError, lambda: scheduler.add(SamplingParams(), [1] * 8)),
         (ParameterError, lambda: scheduler.add(SamplingParams(), position=-1)),
@@ -366,6 +388,11 @@ def refused(place: Place) -> list[str]:
         (RequestError, lambda: scheduler.step(logits, beam[:1])),
         (RequestError, lambda: scheduler.step(logits, ["first"], {"nobody": [1]})),
         (ParameterError, lambda: scheduler.step(logits, ["first"], [[EOS + 1]])),
+        (ParameterError, lambda: scheduler.step(logits, ["first"], draft_trees=[([1], [0])])),
+        (RequestError, lambda: scheduler.step(logits, ["first"], [[1]], draft_trees=[([1], [-1])])),
+        (RequestError, lambda: scheduler.step(logits, beam, draft_trees=[None, ([1], [-1])])),
+        (RequestError, lambda: scheduler.draft(["nobody"])),
+        (ParameterError, lambda: scheduler.draft(max_tokens=0)),
         (ValueError, lambda: scheduler.step(logits[:, :-1], ["first"])),
         (TypeError, lambda: scheduler.step(logits.double(), ["first"])),
         (TypeError, lambda: scheduler.step(logits.numpy(), ["first"])),
@@ -385,13 +412,16 @@ def test_what_is_not_allowed_raises_on_all_ranks_alike_and_changes_nothing(ranks
     assert [m for m in first if "rank 0 needs" not in m] == [m for m in second if "rank 1 needs" not in m]
 
 
+DETAILED: dict[str, Any] = {"return_sampling_mask": True, "logprob_token_ids": [3, 1]}
+
+
 def broken_grammars(place: Place) -> Any:
     requests = RandomRequests(place, 6)
     scheduler = requests.all_ranks
     scheduler.add(SamplingParams(seed=1), request_id="sound")
     scheduler.add(SamplingParams(seed=2), request_id="broken", grammar="start: missing")
     scheduler.add(SamplingParams(seed=3, regex="(", logprobs=2), request_id="regex")
-    scheduler.add(SamplingParams(seed=4, logprobs=1), request_id="listed")
+    scheduler.add(SamplingParams(seed=4, logprobs=1, **DETAILED), request_id="listed")
     scheduler.add_group(SamplingParams(n=2, seed=3, regex="("), request_ids=["g0", "g1"])
     scheduler.fork("broken", new_request_id="child")
     scheduler.accept("broken", [1])
@@ -404,10 +434,13 @@ def broken_grammars(place: Place) -> Any:
     assert (result.token_ids >= 0).tolist() == [True, False, False, True, False, False, False]
     assert scheduler.record("regex").error == result.errors[2]
     one = Scheduler(requests.vocab_size, SHORT)
-    one.add(SamplingParams(seed=4, logprobs=1))
-    wanted = one.step(logits[:1]).logprobs.row(0)
-    assert result.logprobs.row(3).token_ids.tolist() == wanted.token_ids.tolist()
+    one.add(SamplingParams(seed=4, logprobs=1, **DETAILED))
+    alone = one.step(logits[:1])
+    assert result.logprobs.row(3).token_ids.tolist() == alone.logprobs.row(0).token_ids.tolist()
     assert not len(result.logprobs.row(1).token_ids)
+    assert result.sampling_mask.rows([3]).to_dict() == alone.sampling_mask.to_dict()
+    assert not result.sampling_mask.is_whole[:3].any()
+    assert result.given_logprobs.row(3).logprobs.tolist() == alone.given_logprobs.logprobs.tolist()
     for request_id in ("broken", "child", "sound"):
         scheduler.remove(request_id)
     return result.errors

@@ -45,13 +45,13 @@ class RequestsInHalves(RandomRequests):
         named = named or ids
         shard = self.place.shard(self.shards, whole)
         if self.rng.random() < 0.4:
-            self.all_ranks.announce(named, drafts)
+            self.all_ranks.announce(named, **drafts)
         if self.rng.random() < 0.3:
-            result = self.all_ranks.step(shard, named, drafts)
-            self.check(result, None if self.one is None else self.one.step(whole, named, drafts))
+            result = self.all_ranks.step(shard, named, **drafts)
+            self.check(result, None if self.one is None else self.one.step(whole, named, **drafts))
             return
-        begun = self.all_ranks.begin(shard, named, drafts)
-        alone = None if self.one is None else self.one.begin(whole, named, drafts)
+        begun = self.all_ranks.begin(shard, named, **drafts)
+        alone = None if self.one is None else self.one.begin(whole, named, **drafts)
         self.named = self.all_ranks.request_ids
         for _ in range(int(self.rng.integers(0, 3))):
             self.change_between()

@@ -80,6 +80,14 @@ def test_logprobs_travel_with_the_tokens(ranks: RankPool) -> None:
         assert answer <= 24 + ROWS // RANKS * (16 + 64 + 16 + 8 * 5) + 72
 
 
+def peaked(place: Place) -> list[int]:
+    return sharded(place, return_sampling_mask=True, logprob_token_ids=[7, 5], top_k=3)
+
+
+def test_masks_and_named_logprobs_travel_with_the_tokens(ranks: RankPool) -> None:
+    assert [len(messages) for messages in ranks.run(RANKS, peaked)] == [3] * RANKS
+
+
 def sent_as_they_lie(place: Place) -> list[bool]:
     """Whether a step packs its rows: in the order of arrival, and in that of the owners."""
     shards = VocabularyShards.even(VOCAB_SIZE, place.size)

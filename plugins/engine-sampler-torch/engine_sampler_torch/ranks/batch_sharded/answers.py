@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine_sampler import Logprobs, Record, StepResult
+from engine_sampler import GivenLogprobs, Logprobs, Record, SamplingMask, StepResult
 from engine_sampler.for_backends import PerRow, entries_at_end, entries_of, entries_said, put_entry
 
 from ..exchange import bytes_in, words_of
@@ -24,6 +24,10 @@ _HEAD = 2
 _ROOM = 64
 _ROOM_FOR_TEXT = 32
 """Bytes of room for each request's text, and for everything else: what usually suffices."""
+_ROOM_FOR_MASK = 96
+_ROOM_FOR_NAMED = 40
+_ROOM_FOR_TABLES = 512
+"""The same for a row of a sampling mask, for a named token of a row, and for the tables of these as such."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +59,7 @@ class RankAnswer:
         """The same among more requests and rows: these have the numbers `which` and `rows`, int64, there."""
         whole = RankAnswer.empty(requests, all_rows)
         whole.token_ids[rows], whole.seeds[which] = self.token_ids, self.seeds
-        details = self.details.moved(which, rows)
-        details.logprobs = {mode: _spread(table, rows, all_rows) for mode, table in details.logprobs.items()}
-        return replace(whole, details=details, is_on_device=self.is_on_device)
+        return replace(whole, details=self.details.moved(which, rows), is_on_device=self.is_on_device)
 
     def tell_end(self, i: int, record: Record | None) -> None:
         """Request number i is not in this rank's scheduler: it ended as its record says, or is removed."""
@@ -67,8 +69,8 @@ class RankAnswer:
             self.details.of_requests.setdefault(name, {})[i] = entry
 
     def write(self, result: StepResult, which: np.ndarray, rows: np.ndarray) -> None:
-        """Put everything but logprobs into the result of all ranks, in which these requests and rows have the
-        numbers `which` and `rows`, int64."""
+        """Put everything but tables of rows into the result of all ranks, in which these requests and rows
+        have the numbers `which` and `rows`, int64."""
         result.token_ids[rows] = self.token_ids
         for i, seed in zip(which.tolist(), self.seeds.tolist(), strict=True):
             result.seeds[i] = seed
@@ -96,6 +98,8 @@ class Details:
     ids       the same where it names other requests: by their numbers.
     skipped   the numbers of the requests that had left before the step.
     logprobs  by mode; "" if the rows are in one table, whatever their modes are.
+    sampling_mask, given_logprobs  as in the result.
+    rows      the numbers of the rows that these tables have; None: all.
     """
 
     of_requests: Entries = field(default_factory=dict)
@@ -103,11 +107,15 @@ class Details:
     ids: Entries = field(default_factory=dict)
     skipped: list[int] = field(default_factory=list)
     logprobs: dict[str, Logprobs] = field(default_factory=dict)
+    sampling_mask: SamplingMask | None = None
+    given_logprobs: GivenLogprobs | None = None
+    rows: list[int] | None = None
 
     @classmethod
     def of(cls, result: StepResult, has_text: bool) -> Details:
         """What a result says, but for its tokens and seeds."""
         details = cls(skipped=list(result.skipped))
+        details.sampling_mask, details.given_logprobs = result.sampling_mask, result.given_logprobs
         if result.logprobs is not None:
             details.logprobs = dict(result.logprobs.by_mode)
         ids, rows = result.request_ids, len(result.token_ids)
@@ -134,6 +142,9 @@ class Details:
             {name: {to[i]: to[other] for i, other in others.items()} for name, others in self.ids.items()},
             [to[i] for i in self.skipped],
             self.logprobs,
+            self.sampling_mask,
+            self.given_logprobs,
+            row_to if self.rows is None else [row_to[row] for row in self.rows],
         )
 
     def packed(self) -> bytes:
@@ -148,6 +159,9 @@ class Details:
             said["skipped"] = self.skipped
         if self.logprobs:
             said["logprobs"] = [(mode, len(t.entry_token_ids)) for mode, t in self.logprobs.items()]
+        said |= {name: table.to_dict() for name in _TABLES if (table := getattr(self, name)) is not None}
+        if self.rows is not None and (self.logprobs or said.keys() & _TABLES.keys()):
+            said["rows"] = self.rows
         if not said:
             return b""
         text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -159,7 +173,10 @@ class Details:
         """From `packed` bytes, for this many rows."""
         text, _, arrays = blob.partition(b"\0")
         said = json.loads(text.decode("utf-8", "surrogatepass")) if text else {}
-        details, begin = cls(skipped=said.pop("skipped", [])), 0
+        details, begin = cls(skipped=said.pop("skipped", []), rows=said.pop("rows", None)), 0
+        rows = rows if details.rows is None else len(details.rows)
+        for name in _TABLES.keys() & said.keys():
+            setattr(details, name, _TABLES[name].from_dict(said.pop(name)))
         for mode, entries in said.pop("logprobs", ()):
             details.logprobs[mode], begin = _table_in(arrays, begin, rows, entries)
         for part, fields_said in said.items():
@@ -167,6 +184,9 @@ class Details:
             setattr(details, part, found)
         return details
 
+
+_TABLES: dict[str, Any] = {"sampling_mask": SamplingMask, "given_logprobs": GivenLogprobs}
+"""The tables of rows that travel as JSON, which few requests want."""
 
 _IN_WORDS = "token_ids", "seeds"
 """The fields of a result that have places of their own in an answer."""
@@ -192,16 +212,6 @@ def blank_result(
         seeds=[0] * n,
         parent_ids=[*request_ids],
     )
-
-
-def _spread(table: Logprobs, rows: np.ndarray, count: int) -> Logprobs:
-    """A table of `count` rows: `rows` as they are, the others without entries."""
-    lengths = np.ones(count, np.int64)
-    lengths[rows] = np.diff(table.starts)
-    out = Logprobs.with_room(np.concatenate([[0], np.cumsum(lengths)]))
-    for own, row in enumerate(rows.tolist()):
-        out.fill(row, table.row(own))
-    return out
 
 
 def _arrays_of(table: Logprobs) -> list[np.ndarray]:
@@ -273,11 +283,15 @@ class AnswerLayout:
 def _room(plan: StepPlan, rank: int, vocab_size: int, has_text: bool) -> int:
     """How many bytes of details a rank usually has, at most."""
     which = plan.by_owner[rank].tolist()
-    room = _ROOM + has_text * _ROOM_FOR_TEXT * len(which)
+    room, room_for_tables = _ROOM + has_text * _ROOM_FOR_TEXT * len(which), 0
     for i in which:
         entry = plan.entries[i]
         if entry.logprobs_modes:
             top_n: int = entry.params["logprobs"]
             listed = vocab_size if top_n < 0 else min(top_n, vocab_size)
             room += int(plan.counts[i]) * len(entry.logprobs_modes) * (16 + 8 * listed) + 64
-    return room + 7
+        if (wants := entry.details) is not None:
+            named = len(wants.given_ids) * (len(wants.modes) + (len(wants.modes) > 1))
+            room += int(plan.counts[i]) * (_ROOM_FOR_MASK * bool(wants.mask_cap) + _ROOM_FOR_NAMED * named)
+            room_for_tables = _ROOM_FOR_TABLES
+    return room + room_for_tables + 7

@@ -9,17 +9,18 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from engine_sampler import RequestError, SamplingParams, StepResult
 from engine_sampler.contract import Vocabulary
-from engine_sampler.for_backends import check_beam_rows, drafts_in, quoted
+from engine_sampler.for_backends import all_drafts_in, check_beam_rows, quoted
 
 from ..exchange import digest
 
 RequestId = Hashable
+Guesses = tuple[list[int], list[int] | None]
 
 _NO_PARAMS = SamplingParams()
 _MOST_REMOVED = 1 << 12
@@ -35,8 +36,7 @@ class LedgerEntry:
     slot    its number; slot mod ranks is the rank that owns it.
     outputs  how many output tokens it has.
     beams   the ids of the beam search that it belongs to.
-    logprobs_modes, raw_logprobs  as in `requests.request.Request`; `details` as there for a request that
-            wants none.
+    logprobs_modes, raw_logprobs, details  as in `requests.request.Request`.
     is_removed  whether nothing more is known of it.
     """
 
@@ -47,8 +47,8 @@ class LedgerEntry:
     beams: Beams | None = None
     logprobs_modes: tuple[str, ...] = ()
     raw_logprobs: list[float] | None = None
+    details: Any = None
     is_removed: bool = False
-    details: ClassVar[None] = None
 
     @property
     def needs_logprobs(self) -> bool:
@@ -67,7 +67,8 @@ class StepPlan:
     """The rows of one step.
 
     entries     the requests, in row order.
-    drafts      the drafts of each; None without drafts.
+    drafts      the tokens that are guessed for each, and the parents of these, None for a chain; None without
+                drafts.
     first_rows, counts  int64 [requests], the first row of each and how many it has.
     by_owner    for each rank, the indices of its requests, ascending.
     digest      stands for the requests and drafts; 0 for all live ones without drafts.
@@ -75,7 +76,7 @@ class StepPlan:
     """
 
     entries: list[LedgerEntry]
-    drafts: list[list[int]] | None
+    drafts: list[Guesses] | None
     first_rows: np.ndarray
     counts: np.ndarray
     by_owner: list[np.ndarray]
@@ -91,6 +92,12 @@ class StepPlan:
         """The requests in words."""
         drafted = "" if self.drafts is None else f" with {self.rows - len(self.entries)} drafts"
         return f"requests {quoted([entry.id for entry in self.entries])}{drafted}"
+
+    @cached_property
+    def request_of(self) -> list[int]:
+        """The number of the request of each row."""
+        of_rows: list[int] = np.repeat(np.arange(len(self.entries)), self.counts).tolist()
+        return of_rows
 
     @cached_property
     def rows_by_owner(self) -> list[np.ndarray]:
@@ -281,8 +288,9 @@ class Ledger:
         if not plan.entries:
             return
         drawn = np.add.reduceat(result.token_ids >= 0, plan.first_rows, dtype=np.int64).tolist()
-        for entry, tokens, reason in zip(plan.entries, drawn, result.finish_reasons, strict=True):
-            entry.outputs += tokens
+        ends, rewinds = result.finish_reasons, result.rewinds or [0] * len(drawn)
+        for entry, tokens, taken, reason in zip(plan.entries, drawn, rewinds, ends, strict=True):
+            entry.outputs += tokens - taken
             if reason is not None and self.is_live(entry):
                 self.leave(entry)
 
@@ -308,8 +316,8 @@ class Ledger:
     # --- steps -----------------------------------------------------------------------------------
 
     def plan(self, request_ids: Sequence[RequestId] | None, drafts: Any) -> StepPlan:
-        """The rows of a step with these requests (default: all live ones) and drafts. Requests that have left
-        may be among them.
+        """The rows of a step with these requests (default: all live ones), some of which may have left, and
+        these drafts: `draft_token_ids` and `draft_trees`; None if both are None.
 
         Raises `RequestError` and `ParameterError`.
         """
@@ -320,9 +328,15 @@ class Ledger:
             raise RequestError(f"request_ids={quoted(ids)} names a request twice")
         entries = [self.find_row(request_id) for request_id in ids]
         if drafts is not None:
-            token_ids = drafts_in(drafts, ids, self.vocabulary)
-            return self._new_plan(entries, token_ids, digest(_canonical(ids), _canonical(token_ids)))
+            chains, trees = drafts
+            self._check_beams(entries, chains, trees)
+            guesses = [
+                (draft.token_ids, None if draft.is_chain else [*draft.parents])
+                for draft in all_drafts_in(chains, trees, ids, self.vocabulary)
+            ]
+            return self._new_plan(entries, guesses, digest(_canonical(ids), _canonical(guesses)))
         everyone = ids == list(self.live)
+        self._check_beams(entries)
         plan = self._new_plan(entries, None, 0 if everyone else digest(_canonical(ids), _canonical(None)))
         self._plan = ids, plan
         return plan
@@ -331,13 +345,18 @@ class Ledger:
         """The live requests, those of the first rank first; those of one rank in order of arrival."""
         return sorted(self.live, key=lambda request_id: self.owner(self.live[request_id]))
 
-    def _new_plan(self, entries: list[LedgerEntry], drafts: list[list[int]] | None, number: int) -> StepPlan:
-        left = [i for i, e in enumerate(entries) if not self.is_live(e)]
+    def _check_beams(self, entries: list[LedgerEntry], chains: Any = None, trees: Any = None) -> None:
+        """Raise `RequestError` for a step in which a beam search lacks rows, or is beside drafts."""
         beams = {id(e.beams): e.beams for e in entries if e.beams is not None and self.is_live(e)}
         if beams:
-            check_beam_rows(beams.values(), [e.id for e in entries], drafts)  # type: ignore[arg-type]
+            check_beam_rows(beams.values(), [e.id for e in entries], chains, trees)  # type: ignore[arg-type]
+
+    def _new_plan(self, entries: list[LedgerEntry], drafts: list[Guesses] | None, number: int) -> StepPlan:
+        left = [i for i, e in enumerate(entries) if not self.is_live(e)]
         n = len(entries)
-        counts = np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d in drafts], np.int64)
+        counts = (
+            np.ones(n, np.int64) if drafts is None else np.array([1 + len(d) for d, _ in drafts], np.int64)
+        )
         owners = np.array([self.owner(e) for e in entries], np.int64)
         by_owner = [np.flatnonzero(owners == rank) for rank in range(self.ranks)]
         return StepPlan(entries, drafts, np.cumsum(counts) - counts, counts, by_owner, number, left)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from engine_sampler import Logprobs, StepResult
+from engine_sampler import GivenLogprobs, Logprobs, SamplingMask, StepResult
 from engine_sampler.contract import LOGPROBS_KINDS
-from engine_sampler.for_backends import LogprobsCollector, LogprobsPlan
+from engine_sampler.for_backends import DetailsCollector, LogprobsCollector, LogprobsPlan
 
-from .answers import RankAnswer, blank_result
+from .answers import Details, RankAnswer, blank_result
 from .ledger import StepPlan
 
 
@@ -34,19 +34,21 @@ def merged(
     for rank, answer in enumerate(answers):
         if answer is not None:
             answer.write(result, plan.by_owner[rank], plan.rows_of(rank))
-    logprobs = _merged_logprobs(plan, answers, result, skipped, vocab_size)
-    return replace(result, logprobs=logprobs, skipped=sorted(skipped))
+    drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in skipped]
+    result.logprobs = _merged_logprobs(plan, answers, result, drawing, vocab_size)
+    details = _merged_details(plan, answers, drawing, vocab_size)
+    result.sampling_mask, result.given_logprobs = details
+    return replace(result, skipped=sorted(skipped))
 
 
 def _merged_logprobs(
     plan: StepPlan,
     answers: Sequence[RankAnswer | None],
     result: StepResult,
-    skipped: Set[int],
+    drawing: Sequence[int],
     vocab_size: int,
 ) -> Logprobs | None:
     """The ranks' logprobs in the shape that they have on one rank."""
-    drawing = [i for i, entry in enumerate(plan.entries) if entry.beams is None and i not in skipped]
     if not any(plan.entries[i].needs_logprobs for i in drawing):
         return None
     rounds = _rounds(plan, result, drawing)
@@ -59,17 +61,38 @@ def _merged_logprobs(
     for later, more in rounds:
         collector.request(_needed(plan, later, vocab_size), more, False)
     modes_of = [entry.logprobs_modes for entry in plan.entries]
-    request_of = np.repeat(np.arange(len(plan.entries)), plan.counts)
-    for rank, answer in enumerate(answers):
-        tables = {} if answer is None else answer.details.logprobs
-        for mode, table in tables.items():
-            for own, row in enumerate(plan.rows_of(rank).tolist()):
-                entry, modes = table.row(own), modes_of[request_of[row]]
+    for details, told_rows in _told(plan, answers):
+        for mode, table in details.logprobs.items():
+            for own, row in enumerate(told_rows):
+                entry, modes = table.row(own), modes_of[plan.request_of[row]]
                 if len(entry.token_ids) and (mode or modes):
                     target = out[LOGPROBS_KINDS.index(mode or modes[0])]
                     assert target is not None
                     target.fill(row, entry)
     return collector.result()
+
+
+def _merged_details(
+    plan: StepPlan, answers: Sequence[RankAnswer | None], drawing: Sequence[int], vocab_size: int
+) -> tuple[SamplingMask | None, GivenLogprobs | None]:
+    """The ranks' sampling masks and logprobs of named tokens."""
+    wanted = {i: entry.details for i in drawing if (entry := plan.entries[i]).details is not None}
+    if not wanted:
+        return None, None
+    collector = DetailsCollector(plan.rows, vocab_size, [*wanted.values()])
+    for details, rows in _told(plan, answers):
+        for own, row in enumerate(rows):
+            if (wants := wanted.get(plan.request_of[row])) is not None:
+                collector.copy(wants, row, details.sampling_mask, details.given_logprobs, own)
+    return collector.sampling_mask(), collector.given_logprobs()
+
+
+def _told(plan: StepPlan, answers: Sequence[RankAnswer | None]) -> Iterator[tuple[Details, Sequence[int]]]:
+    """What each rank tells beside tokens, and the rows of its tables among those of all."""
+    for rank, answer in enumerate(answers):
+        if answer is not None:
+            rows, own = plan.rows_of(rank), answer.details.rows
+            yield answer.details, (rows if own is None else rows[own]).tolist()
 
 
 def _needed(plan: StepPlan, which: np.ndarray, vocab_size: int) -> LogprobsPlan:
@@ -84,10 +107,8 @@ def _rounds(
     have been right so far."""
     which = np.array(drawing, np.int64)
     yield which, plan.first_rows[which]
-    for depth in range(1, int(plan.counts.max())):
-        which = which[plan.counts[which] > depth]
-        which = which[result.token_ids[plan.first_rows[which] + depth] >= 0]
-        if not len(which):
-            return
+    paths = {} if plan.drafts is None else {i: result.accepted_rows(i) for i in drawing}
+    for depth in range(1, max(map(len, paths.values()), default=0)):
+        which = np.array([i for i in drawing if len(paths[i]) > depth], np.int64)
         if any(plan.entries[i].needs_logprobs for i in which):
-            yield which, plan.first_rows[which] + depth
+            yield which, plan.first_rows[which] + [paths[i][depth] for i in which.tolist()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -12,7 +13,7 @@ from engine_sampler import BegunStep, Record, Scheduler, StepResult
 from engine_sampler.for_backends import INTERRUPTIONS, RequestId, text_of
 
 from .answers import RankAnswer
-from .ledger import StepPlan
+from .ledger import Guesses, StepPlan
 from .row_move import uploaded
 
 
@@ -20,7 +21,7 @@ from .row_move import uploaded
 class RankShare:
     """What of a step one rank does: rows of requests that it owns.
 
-    ids, drafts  of its requests that are in its scheduler.
+    ids, drafts  of its requests that are in its scheduler; drafts as keywords of a step.
     which, rows  their numbers and those of their rows among all that it owns, int64.
     requests, all_rows  how many it owns.
     others       those that are not in the scheduler, by number: the record of one that it could not add, None
@@ -28,7 +29,7 @@ class RankShare:
     """
 
     ids: list[RequestId]
-    drafts: list[list[int]] | None
+    drafts: dict[str, Any]
     which: np.ndarray
     rows: np.ndarray
     requests: int
@@ -101,9 +102,10 @@ class Owner:
         entries = [plan.entries[i] for i in owned.tolist()]
         is_there = np.array([e.id not in self._refused and not e.is_removed for e in entries], bool)
         which, counts = np.flatnonzero(is_there), plan.counts[owned]
+        drafts = None if plan.drafts is None else [plan.drafts[i] for i in owned[which].tolist()]
         return RankShare(
             ids=[entries[i].id for i in which.tolist()],
-            drafts=None if plan.drafts is None else [plan.drafts[i] for i in owned[which].tolist()],
+            drafts={} if drafts is None else _apart(drafts),
             which=which,
             rows=np.flatnonzero(np.repeat(is_there, counts)),
             requests=len(entries),
@@ -114,11 +116,11 @@ class Owner:
     def step(self, share: RankShare, logits: Tensor) -> StepResult | None:
         """Do this rank's share of a step, whose rows are `logits` [all_rows, vocab]; None if no request of it
         is here. If it raises, nothing has changed."""
-        return self.scheduler.step(share.of(logits), share.ids, share.drafts) if share.ids else None
+        return self.scheduler.step(share.of(logits), share.ids, **share.drafts) if share.ids else None
 
     def begin(self, share: RankShare, logits: Tensor) -> BegunStep | None:
         """The first half of `step`."""
-        return self.scheduler.begin(share.of(logits), share.ids, share.drafts) if share.ids else None
+        return self.scheduler.begin(share.of(logits), share.ids, **share.drafts) if share.ids else None
 
     def answer(self, share: RankShare, result: StepResult | None) -> RankAnswer:
         """The answer about all requests of a share, from the result of `step`."""
@@ -131,6 +133,14 @@ class Owner:
             for place, record in share.others.items():
                 answer.tell_end(place, record)
         return answer
+
+
+def _apart(drafts: Sequence[Guesses]) -> dict[str, Any]:
+    """Drafts as a step takes them."""
+    return {
+        "draft_token_ids": [token_ids if parents is None else () for token_ids, parents in drafts],
+        "draft_trees": [None if guesses[1] is None else guesses for guesses in drafts],
+    }
 
 
 def _ended(record: Record, request_id: RequestId, error: str) -> Record:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,16 +37,21 @@ from .announcement import Meeting
 from .device_tokens import DeviceTokens
 from .ledger import Beams, Ledger, LedgerEntry
 from .owner import Owner
+from .questions import _Questions
 from .rank_steps import RankSteps
 from .row_move import RowRoom
 from .soundness import Soundness
 
 _POSITION = Param("position", int, None, low=0, high=2**62)
-_NOT_OFFERED = ("return_sampling_mask", "logprob_token_ids")
+_NOT_OFFERED = ("prompt_logprobs", "prompt_logprob_token_ids")
 """Parameters that ask for what ranks do not exchange."""
 
+Chains = Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None
+Trees = Sequence[Any] | Mapping[RequestId, Any] | None
+"""The drafts of a step's requests."""
 
-class BatchShardedScheduler:
+
+class BatchShardedScheduler(_Questions):
     """A `Scheduler` for an engine whose ranks hold shards of the vocabulary: every rank has one of these,
     gives it its shard of each row, and gets the tokens of all rows.
 
@@ -55,7 +59,8 @@ class BatchShardedScheduler:
     bytes), which sample them with schedulers of their own, and gathers the answers. The results are equal on
     all ranks, and equal to those of one `Scheduler` with whole rows, for any number of ranks and any shards:
     a row's token depends on nothing but its request. Samplers, selectors, plugins, grammars, drafts,
-    logprobs, stop strings, groups and beam searches work unchanged, on any backend.
+    draft trees, logprobs, sampling masks, stop strings, groups and beam searches work unchanged, on any
+    backend.
 
     shards          which rank has which tokens. The same on all ranks, as everything here.
     tokenizer, eos_token_ids, max_model_len, backend, num_threads, limits, postpone
@@ -69,9 +74,9 @@ class BatchShardedScheduler:
 
     **The same calls on every rank.** Every rank makes the same calls with the same arguments in the same
     order, from one thread. `announce`, `step`, `begin`, `finish` of a step that has begun, `record`, `best`,
-    `forced_tokens` and the constructor communicate. Ranks that differ raise `RankError` in the next of these,
-    on all ranks. Ids of requests should be numbers or strings; of grammars and criteria that are objects,
-    only the types are compared.
+    `forced_tokens`, `draft` and the constructor communicate. Ranks that differ raise `RankError` in the next
+    of these, on all ranks. Ids of requests should be numbers or strings; of grammars and criteria that are
+    objects, only the types are compared.
 
     **Ownership.** A request gets a slot, the lowest free number, and belongs to rank (slot mod ranks). Its
     owner alone has its history, its grammar, compiled there only, and its states; the others know its
@@ -89,17 +94,17 @@ class BatchShardedScheduler:
     `RankError.result` has what the others have drawn. A rank that failed outside of a step makes all
     following steps fail. For a rank that is gone, torch.distributed's error or timeout passes through.
 
-    Not offered: `process`, `last_result`, `strict`, `draft_trees`; `grammar_compiler` with all that waits
-    (`on_ready`, `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`;
-    `name`; `export` and `add_exported`; `draft`, `score_prompt`; the parameters `return_sampling_mask` and
-    `logprob_token_ids`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
+    Not offered: `process`, `last_result`, `strict`; `grammar_compiler` with all that waits (`on_ready`,
+    `client`, `waiting_ids`, `wait_ready`); `grammar_limits`, `grammar_engine`, `keep_faulty`; `name`;
+    `export` and `add_exported`; `score_prompt`, and the parameters `prompt_logprobs` and
+    `prompt_logprob_token_ids`; `parser`: feed a `MessageParser` with the tokens of the results; calls from
     other threads. `remove` and `suspend` give no record; `explain` and the `backend` are those of `local`.
 
     **Messages of a step**, in bytes from each rank: 48 to agree; its shard of all rows but its own; and 24 +
     8·rows + 8·requests + details, rows and requests being the most that a rank owns, details 64, and 32 for
-    each request if there is a tokenizer, and what its logprobs need. Details that do not fit follow in one
-    message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes more
-    then go beside the logits, and tell whether every rank has them. Of a step in halves, the logits and
+    each request if there is a tokenizer, and what its logprobs and masks need. Details that do not fit follow
+    in one message more. The first of them overlaps with the forward pass if the step is announced; 48 bytes
+    more then go beside the logits, and tell whether every rank has them. Of a step in halves, the logits and
     8·rows for the tokens on the device are the only ones between these; `finish` sends 48 bytes, to know that
     all finish it, and the answers.
     """
@@ -302,31 +307,6 @@ class BatchShardedScheduler:
             if self._owns(entry):
                 self._owner.remove(request_id)
 
-    def record(self, request_id: RequestId) -> Record:
-        """Everything known about a request, on all ranks. All ranks must ask."""
-
-        def told() -> dict[str, Any]:
-            record = self._owner.record(request_id)
-            return {f.name: getattr(record, f.name) for f in fields(Record) if f.name != "request_id"}
-
-        return Record(request_id, **self._ask("record", [request_id], told))
-
-    def best(self, request_ids: Sequence[RequestId]) -> list[RequestId]:
-        """`Scheduler.best` of the siblings of one group, on all ranks. All ranks must ask."""
-        ids = list(request_ids)
-        order = self._ask("best", ids, lambda: [ids.index(best) for best in self.local.best(ids)])
-        return [ids[i] for i in order]
-
-    def forced_tokens(self, request_id: RequestId) -> list[int]:
-        """`Scheduler.forced_tokens`, on all ranks. All ranks must ask."""
-
-        def told() -> list[int]:
-            ended = self._owner.record(request_id).finish_reason is not None
-            return [] if ended else self.local.forced_tokens(request_id)
-
-        token_ids: list[int] = self._ask("forced_tokens", [request_id], told)
-        return token_ids
-
     # --- steps -----------------------------------------------------------------------------------
 
     def prepare(self, request_ids: Sequence[RequestId] | None = None) -> None:
@@ -340,19 +320,23 @@ class BatchShardedScheduler:
     def announce(
         self,
         request_ids: Sequence[RequestId] | None = None,
-        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+        draft_token_ids: Chains = None,
+        *,
+        draft_trees: Trees = None,
     ) -> None:
         """Agree with the other ranks on the next step while the forward pass runs; returns at once. A `step`
         or `begin` with these arguments, logits of the dtype of the step before, and no call that changes
         requests in between sends its logits without asking first. Every rank announces a step, or none
         does."""
-        self._steps.announce(request_ids, draft_token_ids)
+        self._steps.announce(request_ids, _drafts(draft_token_ids, draft_trees))
 
     def step(
         self,
         logits: torch.Tensor,
         request_ids: Sequence[RequestId] | None = None,
-        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+        draft_token_ids: Chains = None,
+        *,
+        draft_trees: Trees = None,
     ) -> StepResult:
         """Sample one token for each row, on all ranks: `Scheduler.step`, whose result all of them get, with
         `token_ids_on_device` on the device of their own logits.
@@ -361,18 +345,20 @@ class BatchShardedScheduler:
                          of the same dtype on all ranks, on a device that the group serves. Not written to.
         request_ids      the requests of the rows, in order; default: all live ones. Those that have left are
                          skipped, as in `Scheduler.step`.
-        draft_token_ids  as in `Scheduler.step`: a request with k drafts has k + 1 rows.
+        draft_token_ids, draft_trees  as in `Scheduler.step`: a request with k drafts has k + 1 rows.
 
         Raises `RankError` as the class says, and before anything has changed `RequestError`,
         `ParameterError`, TypeError or ValueError if all ranks are given what is not allowed.
         """
-        return self._steps.step(logits, request_ids, draft_token_ids)
+        return self._steps.step(logits, request_ids, _drafts(draft_token_ids, draft_trees))
 
     def begin(
         self,
         logits: torch.Tensor,
         request_ids: Sequence[RequestId] | None = None,
-        draft_token_ids: Sequence[Sequence[int]] | Mapping[RequestId, Sequence[int]] | None = None,
+        draft_token_ids: Chains = None,
+        *,
+        draft_trees: Trees = None,
     ) -> BegunStep:
         """The first half of `step`: `Scheduler.begin` over all ranks. The logits move, each owner begins with
         its rows, and the group gathers the tokens of all: `token_ids_on_device`, int64 [rows] on the device
@@ -397,7 +383,7 @@ class BatchShardedScheduler:
         a rank has no logits to give, or does not finish the step, the `RankError` has no `result`: the step
         is given up on all ranks, and has not been done. All may give it up (`give_up`), or drop it.
         """
-        return self._steps.begin(logits, request_ids, draft_token_ids)
+        return self._steps.begin(logits, request_ids, _drafts(draft_token_ids, draft_trees))
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -424,12 +410,8 @@ class BatchShardedScheduler:
         but for their grammar."""
         ids, request = newcomers.ids, newcomers.first_without_grammar()
         prompt, output = request.history.prompt_token_ids, request.history.output_token_ids
-        modes, recorded = request.logprobs_modes, request.raw_logprobs
-        if recorded is not None and recorded.top_k:
-            raise ParameterError(
-                "deepconf_threshold, and criteria with confidences, are not allowed among ranks"
-            )
-        entries = [LedgerEntry(i, request.params, -1, len(output), beams, modes, recorded) for i in ids]
+        wants = request.logprobs_modes, request.raw_logprobs, request.details
+        entries = [LedgerEntry(i, request.params, -1, len(output), beams, *wants) for i in ids]
 
         def unable(reason: str) -> list[Record]:
             request.fail(reason)
@@ -452,27 +434,7 @@ class BatchShardedScheduler:
         if self._owns(entry):
             self._owner.change(entry.id, call)
 
-    def _ask(self, question: str, ids: Sequence[RequestId], told: Callable[[], Any]) -> Any:
-        """What the owner of the requests `ids` knows, on all ranks."""
-        owners: list[int] = []
 
-        def facts() -> dict[str, int]:
-            self._soundness.check()
-            if question == "forced_tokens":
-                self._steps.check_idle()
-            owners.extend({self.owner_of(request_id) for request_id in ids})
-            if len(owners) != 1:
-                raise RequestError(f"request_ids={quoted(list(ids))} is not allowed: siblings of one group")
-            return {"requests": self._ledger.digest, "ids": digest(repr(list(ids)))}
-
-        self._steps.agree(question, facts, lambda: f"{question} of {quoted(list(ids))}")
-        blob = b""
-
-        def length() -> list[int]:
-            nonlocal blob
-            blob = json.dumps(told(), default=str).encode() if owners[0] == self.rank else b""
-            return [len(blob)]
-
-        lengths = self._control.gather((1,), length).flatten().tolist()
-        self._control.settle()
-        return json.loads(self._control.blobs(blob, lengths)[owners[0]])
+def _drafts(chains: Chains, trees: Trees) -> tuple[Chains, Trees] | None:
+    """The drafts of a step, as `Ledger.plan` takes them."""
+    return None if chains is None and trees is None else (chains, trees)
