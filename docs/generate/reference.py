@@ -147,6 +147,7 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
     """The documented public methods, properties and attributes of a class, those of its private bases too; an
     attribute as its type or value, and its docstring. What has no docstring is in that of its class, or in
     that of the base class which declares it."""
+    seen = set[str]()
     for base in cls.__mro__:
         if base is not cls and not (_is_ours(base) and base.__name__.startswith("_")):
             continue
@@ -158,7 +159,8 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
             if not name.startswith("_") or name == "__call__":
                 function = inspect.unwrap(getattr(value, "__func__", value))
                 is_ours = isinstance(value, property) or (inspect.isfunction(function) and _is_ours(function))
-                if is_ours and (function.__doc__ or name.startswith("test_")):
+                if is_ours and name not in seen and (function.__doc__ or name.startswith("test_")):
+                    seen.add(name)
                     yield name, function
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base.plain_json import PlainJson, floats, integers
+from ..base.plain_json import _PlainJson, floats, integers
 from .logprobs import log_total
 
 
@@ -21,7 +21,7 @@ class RowGiven(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GivenLogprobs(PlainJson):
+class GivenLogprobs(_PlainJson):
     """The logprobs and ranks of named tokens, row by row.
 
     token_ids  int64 [entries], row after row, in the order in which the request names them.

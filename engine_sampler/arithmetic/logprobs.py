@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..base.cached import cached_property
-from ..base.plain_json import PlainJson, floats, integers
+from ..base.plain_json import _PlainJson, floats, integers
 from .integer_weights import LN_2, distances, log2_mass, weights
 from .ranking import descending, top_columns
 
 
 @dataclass(frozen=True, eq=False)
-class Logprobs(PlainJson):
+class Logprobs(_PlainJson):
     """The logprobs of some rows, each with as many entries as it needs: the chosen token first, then the
     likeliest in order.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..base.arguments import instance_of
 from ..base.calling import call_plugin
 from ..base.environment import variables_set
-from ..base.errors import PluginFault
+from ..base.errors import PluginFault, warn_once
 from ..contract import Backend, Chain, Sampler, Selector
 from ..registry import Registry, default_registry
 from .hosted import HostedBackend, supports_all
@@ -119,7 +119,7 @@ def best_backend(device: str) -> Backend:
     registry = default_registry()
     best, backends = _best(device, registry), registry.catalogue.backends
     if best.name == "numpy" and "native" in backends and (reason := backends["native"].reason):
-        _warn_once(f"sampling runs on NumPy, without the C kernels: {reason}")
+        warn_once(f"sampling runs on NumPy, without the C kernels: {reason}")
     if logger.isEnabledFor(logging.INFO):
         _log_once(f"logits on {device}: {automatic_choice(device, registry)}")
     return best
@@ -172,7 +172,7 @@ def _reads_from(backend: Backend, device: str) -> bool:
     try:
         return bool(call_plugin(f"backend {backend.name}", backend.reads_from, device))
     except PluginFault as fault:
-        _warn_once(f"a backend is not used: {fault}")
+        warn_once(f"a backend is not used: {fault}")
         return False
 
 
@@ -181,7 +181,7 @@ def _score(backend: Backend, device: str) -> float:
     try:
         score = call_plugin(f"backend {backend.name}", lambda: float(backend.score(device)))
     except PluginFault as fault:
-        _warn_once(f"a backend is not used: {fault}")
+        warn_once(f"a backend is not used: {fault}")
         return 0.0
     return score if score == score else 0.0
 
@@ -208,11 +208,6 @@ def _library(path: str) -> Backend:
     except ValueError:
         raise ValueError(f"ENGINE_SAMPLER_LIBRARY_TIMEOUT={given!r} is not a number of seconds") from None
     return LibraryBackend(path, timeout=timeout)
-
-
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning(message)
 
 
 @functools.cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -89,6 +91,12 @@ def described(value: Any) -> str:
     if type(value) is np.ndarray:
         return f"{value.dtype} {list(value.shape)}"
     return quoted(value)
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, once in a process."""
+    logging.getLogger("engine_sampler").warning(message)
 
 
 def close_matches(name: str, known: Iterable[str]) -> list[str]:

@@ -20,10 +20,10 @@ VERSION = 1
 """Of what `to_dict` of results writes."""
 
 
-Result = TypeVar("Result", bound="PlainJson")
+Self = TypeVar("Self", bound="_PlainJson")
 
 
-class PlainJson:
+class _PlainJson:
     """A dataclass that can be written as JSON, as it says itself."""
 
     _READERS: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
@@ -36,7 +36,7 @@ class PlainJson:
         return {"version": VERSION, **{name: _plain(name, getattr(self, name)) for name in self._written()}}
 
     @classmethod
-    def from_dict(cls: type[Result], state: Mapping[str, Any]) -> Result:
+    def from_dict(cls: type[Self], state: Mapping[str, Any]) -> Self:
         """What `to_dict` has written. Raises `ParameterError` for anything else."""
         with reading(cls, state):
             result = cls(**{name: cls._read(name, state[name]) for name in cls._written()})

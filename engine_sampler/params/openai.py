@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Mapping, Set
 from typing import Any
 
 from ..base.calling import call_for_add, guarded
-from ..base.errors import quoted
+from ..base.errors import quoted, warn_once
 from ..base.giving_way import unhurried
 from ..contract import ParameterError
 from ..contract.values import id_of_digits
@@ -17,8 +16,6 @@ from .bodies import check_text, is_unset, mapping, sequence_breakers
 from .families import Reasoning
 from .thinking_keys import take_thinking, thoughts_are_off
 from .unknown_keys import Unknown, known_only
-
-logger = logging.getLogger("engine_sampler")
 
 LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     topic: tuple(keys.split())
@@ -190,13 +187,8 @@ def without_transport(body: Mapping[str, Any], transport: Set[str]) -> dict[str,
     for key in body.keys() & NOTICED.keys() & transport:
         value, usual = body[key], NOTICED[key]
         if value is not None and not (type(value) is type(usual) and value == usual):
-            _warn_once(key)
+            warn_once(f"{key} in the body of a request has no effect here: it is left to the server")
     return {key: value for key, value in body.items() if key not in transport and not is_unset(key, value)}
-
-
-@functools.cache
-def _warn_once(key: str) -> None:
-    logger.warning("%s in the body of a request has no effect here: it is left to the server", key)
 
 
 def canonical_keys(body: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:

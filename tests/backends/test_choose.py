@@ -12,6 +12,7 @@ from engine_sampler.backends import choose
 from engine_sampler.backends.choose import named_backend
 from engine_sampler.backends.numpy import NumpyBackend
 from engine_sampler.base.environment import VARIABLES
+from engine_sampler.base.errors import warn_once
 from engine_sampler.contract import Backend
 from engine_sampler.scheduler import Scheduler
 
@@ -41,7 +42,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Registers:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     choose._log_once.cache_clear()
-    choose._warn_once.cache_clear()
+    warn_once.cache_clear()
 
     def register(*backends: Backend, plugins: Sequence[Backend] = ()) -> None:
         catalogue = SimpleNamespace(backends={b.name: b for b in (*backends, *plugins)})

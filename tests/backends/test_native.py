@@ -13,6 +13,7 @@ import pytest
 from engine_sampler.backends import choose, native
 from engine_sampler.backends.native import NativeBackend
 from engine_sampler.backends.numpy import NumpyBackend
+from engine_sampler.base.errors import warn_once
 from engine_sampler.base.packaged import library_path
 from engine_sampler.cli.listing import inventory
 from engine_sampler.contract import Backend
@@ -42,9 +43,9 @@ def without_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeBackend]:
     catalogue = SimpleNamespace(backends=backends)
     registry = SimpleNamespace(catalogue=catalogue, is_built_in=lambda backend: True)
     monkeypatch.setattr(choose, "default_registry", lambda: registry)
-    choose._warn_once.cache_clear()
+    warn_once.cache_clear()
     yield backend
-    choose._warn_once.cache_clear()
+    warn_once.cache_clear()
 
 
 def test_the_header_is_installed_next_to_the_library_for_authors_of_others() -> None:

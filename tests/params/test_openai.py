@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine_sampler.base.errors import warn_once
 from engine_sampler.contract import ParameterError
-from engine_sampler.params import SamplingParams, openai
+from engine_sampler.params import SamplingParams
 from engine_sampler.params.openai import NOTICED, TRANSPORT, parameters_of
 
 CHAT: dict[str, Any] = {
@@ -121,7 +122,7 @@ def test_transport_keys_are_left_out() -> None:
 @pytest.fixture
 def warned(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """The log of a process that has not yet warned of anything."""
-    openai._warn_once.cache_clear()
+    warn_once.cache_clear()
     return caplog
 
 
@@ -158,7 +159,7 @@ def test_keys_with_their_usual_values_are_not_named(warned: pytest.LogCaptureFix
 def test_no_body_makes_the_memory_of_what_was_said_grow(warned: pytest.LogCaptureFixture) -> None:
     for value in range(1000):
         parameters_of({**dict.fromkeys(TRANSPORT, value), "extra_args": dict.fromkeys(TRANSPORT, -value)})
-    assert len(warned.records) == openai._warn_once.cache_info().currsize == len(NOTICED)
+    assert len(warned.records) == warn_once.cache_info().currsize == len(NOTICED)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ...base.errors import quoted
+from ...base.errors import quoted, warn_once
 from ...base.json_text import is_described
 from ...contract import ParameterError
 from ...params.bodies import GUIDED, STRUCTURED, is_unset, mapping
@@ -24,8 +22,10 @@ from .tools import (
     tool_calls,
 )
 
-logger = logging.getLogger("engine_sampler")
-
+_FREE_CALLS = (
+    "calls of tools under tool_choice='auto' are not constrained, and a response_format beside them "
+    "forbids them: tool_family, which says how the model that is served writes calls, is not given"
+)
 _QUOTES = "'"
 _NAMES = {"json": "json_schema", "ebnf": "grammar"}
 _SWITCHES = ("disable_any_whitespace", "disable_additional_properties", "disable_fallback")
@@ -79,7 +79,7 @@ def structured_parameters(
     if call:
         return parameters
     if tool_family is None and asked.tools and asked.choice in (None, "auto"):
-        _warn_of_free_calls()
+        warn_once(_FREE_CALLS)
     elif tool_family is not None and _may_call(*asked):
         return _beside_calls(parameters, asked, is_parallel, tool_family, reasoning)
     return _behind_thoughts(parameters, tool_family, reasoning)
@@ -92,15 +92,6 @@ def _take_guided(body: dict[str, Any]) -> dict[str, Any]:
     if given.get("guided_json") == {} and len(given.keys() - {"guided_whitespace_pattern"}) > 1:
         del given["guided_json"]
     return {GUIDED[key]: value for key, value in given.items() if not is_unset(key, value)}
-
-
-@functools.cache
-def _warn_of_free_calls() -> None:
-    """Once in a process."""
-    logger.warning(
-        "calls of tools under tool_choice='auto' are not constrained, and a response_format beside them "
-        "forbids them: tool_family, which says how the model that is served writes calls, is not given"
-    )
 
 
 def _beside_calls(

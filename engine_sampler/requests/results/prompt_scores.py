@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,11 +10,15 @@ import numpy as np
 
 from ...arithmetic import GivenLogprobs, LogitRows, Logprobs, RowGiven
 from ...backends.scoring import given_of, logprobs_of
+from ...base.errors import warn_once
 from ...contract import Backend, ParameterError, Vocabulary
 from ...params import SamplingParams
 from ..history import History
 
-logger = logging.getLogger("engine_sampler")
+_NOT_SCORED = (
+    "prompt_logprobs has no effect: a request that asks for them has ended, and the engine has not "
+    "called Scheduler.score_prompt(request_id, logits) with the rows of its prompt"
+)
 
 TILE_BYTES = 64 << 20
 """Rows on a device that the backend does not read from are copied to the host in parts of this size."""
@@ -98,7 +100,7 @@ class PromptScoring:
     def tell_unless_done(self) -> None:
         """Say once in a process that nobody has scored a prompt, if nobody has."""
         if self._is_due and not self.done and len(self._next_ids):
-            _tell_once()
+            warn_once(_NOT_SCORED)
 
     def _logprobs(self, rows: LogitRows, top_n: int, backend: Backend) -> Logprobs:
         next_ids = self._next_ids[self.done : self.done + len(rows)]
@@ -121,11 +123,3 @@ class PromptScoring:
 def _on_host(rows: LogitRows, which: slice) -> LogitRows:
     """A copy of some of `rows`, which lie on a device, and of no others."""
     return LogitRows(rows.source[which], rows.vocab_size).take(slice(None))
-
-
-@functools.cache
-def _tell_once() -> None:
-    logger.warning(
-        "prompt_logprobs has no effect: a request that asks for them has ended, and the engine has not "
-        "called Scheduler.score_prompt(request_id, logits) with the rows of its prompt"
-    )

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
-from ...base.plain_json import PlainJson, number
+from ...base.plain_json import _PlainJson, number
 from ...contract import Compiled, ConstraintError
 from .step_result import RequestId, StopReason, check_plain
 
@@ -90,7 +90,7 @@ def _captures(by_name: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Record(PlainJson):
+class Record(_PlainJson):
     """Everything about one request, live or finished, until it is removed.
 
     request_id          as given to `Scheduler.add`, or chosen by it.

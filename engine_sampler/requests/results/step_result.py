@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arithmetic import GivenLogprobs, Logprobs
 from ...base.errors import ParameterError, quoted
-from ...base.plain_json import PlainJson, integers
+from ...base.plain_json import _PlainJson, integers
 from .fields import copied, per_request, per_row
 from .sampling_mask import SamplingMask
 from .tensors import WithTensors
@@ -28,7 +28,7 @@ def _list(value: Any) -> list[Any]:
 
 
 @dataclass(eq=False)
-class StepResult(PlainJson, WithTensors):
+class StepResult(_PlainJson, WithTensors):
     """The outcome of one step. It is equal to itself only: compare its parts.
 
     token_ids       int64 [rows], −1 where a row gave no token: a fault, a draft row after a mismatch or a

@@ -20,17 +20,3 @@ from .drawing import p_value
 from .kit import LibraryContract
 from .promises import PROMISES
 from .situations import SITUATIONS
-
-__all__ = [
-    "FAILED",
-    "MEMORY",
-    "NOT_PROMISED",
-    "PASSED",
-    "PROMISES",
-    "SITUATIONS",
-    "CheckResult",
-    "LibraryContract",
-    "check_apart",
-    "check_library",
-    "p_value",
-]

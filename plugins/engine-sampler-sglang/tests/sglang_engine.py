@@ -22,20 +22,6 @@ with warnings.catch_warnings():
     from sglang.srt.sampling.sampling_batch_info import SamplingBatchInfo
     from sglang.srt.sampling.sampling_params import SamplingParams
 
-__all__ = [
-    "VOCAB",
-    "Batch",
-    "SamplingBatchInfo",
-    "SamplingParams",
-    "SglangEngine",
-    "new_request",
-    "new_sampler",
-    "output_of",
-    "runtime_context",
-    "sglangs",
-    "torch",
-]
-
 VOCAB = 64
 
 

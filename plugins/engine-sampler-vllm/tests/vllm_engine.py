@@ -23,20 +23,6 @@ with warnings.catch_warnings():
     from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
     from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
-__all__ = [
-    "VOCAB",
-    "LogitsProcessors",
-    "RejectionSampler",
-    "SamplingMetadata",
-    "SamplingParams",
-    "SpecDecodeMetadata",
-    "VllmEngine",
-    "params_of",
-    "torch",
-    "verified",
-    "vllms",
-]
-
 VOCAB = 64
 CONFIG = SimpleNamespace(
     speculative_config=None,

@@ -10,6 +10,7 @@ import pytest
 
 from engine_sampler import ParameterError, RequestError, SamplingParams
 from engine_sampler.arithmetic import row_logprobs
+from engine_sampler.base.errors import warn_once
 from engine_sampler.contract import values
 from engine_sampler.registry import core_params
 from engine_sampler.requests.results import prompt_scores
@@ -24,9 +25,9 @@ ROWS = np.stack([model_row(PROMPT[: i + 1]) for i in range(len(PROMPT))])
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    prompt_scores._tell_once.cache_clear()
+    warn_once.cache_clear()
     yield caplog
-    prompt_scores._tell_once.cache_clear()
+    warn_once.cache_clear()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler.base.errors import warn_once
 from engine_sampler.contract import allocate_bitmask, unpack_bitmask
 from engine_sampler.grammar import TOOL_FAMILIES, Grammar, tool_calls
-from engine_sampler.grammar.bodies import structured
 from engine_sampler.messages import MessageParser
 
 from .transcripts import HERMES, TOOLS, TRANSCRIPTS, VARIANTS, Transcript
@@ -427,7 +427,7 @@ def test_an_answer_of_one_format_follows_thoughts() -> None:
 
 
 def test_free_calls_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    structured._warn_of_free_calls.cache_clear()
+    warn_once.cache_clear()
     for choice in (None, "auto", "none"):
         body = {"tools": TOOLS, "tool_choice": choice, "response_format": {"type": "json_object"}}
         assert SamplingParams.from_dict(body).json_object
