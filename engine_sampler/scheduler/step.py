@@ -153,14 +153,15 @@ class Step:
         requests, draws = inputs.requests, inputs.draws
         more = inputs.scored or inputs.steered or inputs.preparing or inputs.narrowed
         known = [] if self._is_known is None else self._is_known.tolist()
-        if kept is None or more or not self.may_go_on or (inputs.masked and not known):
+        if kept is None or self._ahead is not None or more or not self.may_go_on:
             return None
         repeat = self._backend_run.backend.repeated(kept.cache)
-        if repeat is None or not all(r.may_look_ahead and not r.has_moved for r in requests):
+        is_plain = all(r.may_look_ahead and not r.has_moved for r in requests)
+        if repeat is None or not is_plain or (inputs.masked and not known):
             return None
         order = np.concatenate([m.indices for m in self._grouping.members(inputs)])
         grammars = {i: grammar for i in inputs.masked if (grammar := requests[i].grammar) is not None}
-        work = self._masks.budget.parts(len(grammars))
+        work = self._masks.budget.parts(len(grammars)) if grammars else None
 
         def advance(after: list[int]) -> list[int]:
             has_ended = self.may_have_ended and not all(r.live for r in requests)
