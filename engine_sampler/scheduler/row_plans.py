@@ -52,28 +52,6 @@ class Round(NamedTuple):
         return Round(self.inputs.part(slots, indices), self.rows[indices], members, is_first=False)
 
 
-class Guesses:
-    """Where some requests of a step with drafts go on.
-
-    first_rows  their first rows.
-    """
-
-    def __init__(self, drafts: Sequence[Draft], first_rows: Sequence[int]) -> None:
-        self._drafts, self._first_rows = drafts, first_rows
-
-    def of(self, members: Sequence[int]) -> Guesses:
-        """Those of some of them, by index."""
-        return Guesses([self._drafts[i] for i in members], [self._first_rows[i] for i in members])
-
-    def after(self, rows: Sequence[int], token_ids: Sequence[int]) -> list[int]:
-        """The row that follows the token of each row, one for each request; 0 if that was not guessed."""
-        places = zip(self._drafts, self._first_rows, rows, token_ids, strict=True)
-        return [
-            first + more if (more := draft.row_after(row - first, token_id)) else 0
-            for draft, first, row, token_id in places
-        ]
-
-
 class RowPlan:
     """One row for each request.
 
@@ -114,14 +92,23 @@ class DraftPlan(RowPlan):
     def rounds(self, step: Step) -> Iterable[Round]:
         inputs, places = self.inputs, self.inputs.places
         drafts, rows = [self.drafts[i] for i in places.tolist()], self.first_rows[places]
+        self._guesses = [*zip(drafts, rows.tolist(), strict=True)]
         counts = np.array([1 + len(draft) for draft in drafts], np.int64)
-        guesses = Guesses(drafts, rows.tolist())
         drawing = Round(inputs, rows, inputs.all_indices, draws_all=True, counts=counts, drafts=drafts)
         yield drawing
-        while after := step.go_on(drawing, guesses.of(drawing.members)):
+        while after := step.go_on(drawing, self):
             members, rows = [*after], np.array([*after.values()], np.int64)
             drawing = Round(inputs.part(self._slots, members), rows, members, is_first=False)
             yield drawing
+
+    def after(self, members: Sequence[int], rows: Sequence[int], token_ids: Sequence[int]) -> list[int]:
+        """For each of some requests the row that follows the token of a row; 0 if that was not guessed."""
+        found = []
+        for i, row, token_id in zip(members, rows, token_ids, strict=True):
+            draft, first = self._guesses[i]
+            after = draft.row_after(row - first, token_id)
+            found.append(first + after if after else 0)
+        return found
 
 
 class BeamPlan(RowPlan):

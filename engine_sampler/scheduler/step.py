@@ -21,7 +21,7 @@ from .input_batch import KeptGroups
 from .judging import ALL_COUNT, Judgement, Judging, extend_known
 from .logprobs import LogprobsCollector, LogprobsPlan
 from .masks import GrammarMasks
-from .row_plans import AheadDraw, Guesses, Round, RowPlan
+from .row_plans import AheadDraw, DraftPlan, Round, RowPlan
 
 logger = logging.getLogger("engine_sampler")
 
@@ -132,44 +132,41 @@ class Step:
             self._follow(drawing, judged, text_ends, closing)
         # 8. `result`, once all rounds are done.
 
-    def go_on(self, drawing: Round, guesses: Guesses) -> dict[int, int]:
+    def go_on(self, drawing: Round, plan: DraftPlan) -> dict[int, int]:
         """Which requests of a round that has run go on since they have guessed right, by index in the step,
         each with its next row.
 
         As long as all of them have, and only grammars, histories and texts need their tokens, they go on here
         from row to row: `drawing.rows` become their last ones.
         """
-        requests, members, outputs = drawing.inputs.requests, drawing.members, self.outputs
-        after = guesses.after(drawing.rows.tolist(), outputs.token_ids[drawing.rows].tolist())
+        members, requests = drawing.members, drawing.inputs.requests
+        after = plan.after(members, drawing.rows.tolist(), self.outputs.token_ids[drawing.rows].tolist())
         advance = self._advancing(drawing) if after and 0 not in after else None
         while advance is not None and 0 not in after and (token_ids := advance(after)):
-            after = guesses.after(after, token_ids)
+            after = plan.after(members, after, token_ids)
         return {i: row for i, row, r in zip(members, after, requests, strict=True) if row and r.live}
 
     def _advancing(self, drawing: Round) -> Callable[[list[int]], list[int]] | None:
         """A function that lets the requests of a round draw from their next rows, and returns the tokens that
         count; none, and nothing has changed, if that takes a round of its own. None if it always does."""
         inputs, outputs, kept = drawing.inputs, self.outputs, self._spread
+        requests, draws = inputs.requests, inputs.draws
         more = inputs.scored or inputs.steered or inputs.preparing or inputs.narrowed
         known = [] if self._is_known is None else self._is_known.tolist()
-        if kept is None or more or not self.may_go_on or (inputs.masked and not known):
+        if kept is None or self._ahead is not None or more or not self.may_go_on:
             return None
-        requests, draws = inputs.requests, inputs.draws
         repeat = self._backend_run.backend.repeated(kept.cache)
-        if repeat is None or not all(r.may_look_ahead and not r.has_moved for r in requests):
+        is_plain = all(r.may_look_ahead and not r.has_moved for r in requests)
+        if repeat is None or not is_plain or (inputs.masked and not known):
             return None
         order = np.concatenate([m.indices for m in self._grouping.members(inputs)])
         grammars = {i: grammar for i in inputs.masked if (grammar := requests[i].grammar) is not None}
-        work = self._masks.budget.parts(len(grammars))
+        work = self._masks.budget.parts(len(grammars)) if grammars else None
 
         def advance(after: list[int]) -> list[int]:
-            for i in grammars:
-                if not known[after[i]]:
-                    return []
-            if self.may_have_ended and not all(r.live for r in requests):
-                return []
+            has_ended = self.may_have_ended and not all(r.live for r in requests)
             rows = np.array(after, np.int64)
-            if not repeat(rows[order]):
+            if has_ended or not all(known[after[i]] for i in grammars) or not repeat(rows[order]):
                 return []
             draws.gather(outputs, rows)
             token_ids: list[int] = draws.token_ids.tolist()

@@ -26,7 +26,7 @@ from ..contract import unpack_bitmask as unpacked
 from ..params import SamplingParams
 from ..registry import check_object, default_registry, structured_in
 from ..scheduler import Scheduler
-from .batches import new_batch, packed, run_batch
+from .batches import new_batch, packed, results_of, run_batch
 from .cases import times
 from .chains import FOREIGN, ChainTrial, random_settings, vocabulary_of
 from .devices import FAULTS, DeviceLaws
@@ -215,6 +215,21 @@ class BackendContract(DeviceLaws):
                 self.expect(
                     trial, found, run_batch(NumpyBackend(), logits, [right]), "with the cache of a batch"
                 )
+
+    def test_a_batch_may_be_repeated_in_other_rows(self) -> None:
+        for trial in self.trials():
+            if not self.backend.follows_rows:
+                assert self.backend.repeated({}) is None, "it repeats batches, and does not follow rows"
+                continue
+            own, right = (
+                replace(self.group(b, trial), want_processed=False) for b in (self.backend, NumpyBackend())
+            )
+            batch, rows = new_batch(trial.logits, [own], None), own.index[::-1].copy()
+            self.backend.run(batch)
+            repeat = self.backend.repeated(batch.cache)
+            if repeat is not None and repeat(rows):
+                moved = run_batch(NumpyBackend(), trial.logits, [replace(right, index=rows)])
+                self.expect(trial, results_of(batch), moved, "repeated in other rows")
 
     def test_surroundings_do_not_matter(self) -> None:
         there = None if not self.takes_bits else RowsElsewhere(self)

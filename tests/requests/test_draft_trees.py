@@ -81,6 +81,12 @@ class Repeats(NumpyBackend):
         return not any(errors) and (self._last.token_ids[rows] >= 0).all()
 
 
+class RepeatsTheRest(DrawsAhead, Repeats):
+    """Runs rows once more that it has not drawn ahead."""
+
+    name = "repeats the rest"
+
+
 def random_tree(random: Random, truth: Sequence[int]) -> Tree:
     """A tree with some of `truth` as one of its paths, among wrong ones and copies."""
     nodes: Tree = ([], [])
@@ -152,6 +158,7 @@ BACKENDS = {
     "numpy": lambda: "numpy",
     "ahead": DrawsAhead,
     "repeats": Repeats,
+    "repeats the rest": RepeatsTheRest,
 }
 
 

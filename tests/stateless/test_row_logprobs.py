@@ -69,6 +69,17 @@ def test_processed_logprobs_follow_masks_and_drafts() -> None:
         assert drawn.logprobs.ranks[2] == 0
 
 
+def test_every_row_of_right_drafts_has_processed_logits() -> None:
+    best = LOGITS[:3].argmax(axis=1).tolist()
+    drawn = RowSampler(SIZE).step(
+        LOGITS[:3], ["a"], params=SamplingParams(temperature=0.0), draft_token_ids=[best[:2]], logprobs=0,
+        logprobs_mode="processed_logits",
+    )  # fmt: skip
+    assert drawn.token_ids.tolist() == best
+    assert drawn.logprobs is not None
+    assert drawn.logprobs.logprobs[:, 0].tolist() == LOGITS[:3].max(axis=1).tolist()
+
+
 def test_a_row_without_a_token_has_no_entries() -> None:
     faulty = LOGITS[:2].copy()
     faulty[1] = np.inf

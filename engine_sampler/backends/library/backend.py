@@ -178,9 +178,9 @@ class LibraryBackend(Backend):
             self._run_on_host(batch)
 
     def repeated(self, cache: dict[Any, Any]) -> Callable[[np.ndarray], bool] | None:
-        prepared = cache.get(self)
-        is_whole = prepared is not None and isinstance(prepared.work, Call) and prepared.work.repeats
-        return prepared.work.repeat if is_whole and not self.lost else None
+        prepared: _Prepared | None = cache.get(self)
+        work = None if prepared is None or self.lost else prepared.work
+        return work.repeat if isinstance(work, Call) and work.repeats else None
 
     def process(self, batch: Batch) -> np.ndarray | None:
         return None if batch.logits.remote is not None else processed_rows(batch, self.run)
