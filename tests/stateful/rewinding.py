@@ -103,7 +103,7 @@ class RewindingMachine(State):
         return replace(order, params=order.params.replace(**settings))
 
     def _some(self, values: Sequence[str], most: int) -> list[str]:
-        return [str(one) for one in self.random.choice(values, int(self.random.integers(1, most + 1)))]
+        return [str(value) for value in self.random.choice(values, int(self.random.integers(1, most + 1)))]
 
     def _any(self) -> Cached | None:
         known = list(self.cached.values())
@@ -120,47 +120,47 @@ class RewindingMachine(State):
 
     def move(self) -> None:
         """Take a request out as JSON, and add that again."""
-        one = self._any()
-        if one is None:
+        cached = self._any()
+        if cached is None:
             return
-        self.log(f"move {one.id}")
-        state = json.loads(json.dumps(self.scheduler.export(one.id)))
-        del self.cached[one.id]
-        self.scheduler.remove(one.id)
-        one.id = self.scheduler.add_exported({**state, "request_id": None})
-        self.cached[one.id] = one
+        self.log(f"move {cached.id}")
+        state = json.loads(json.dumps(self.scheduler.export(cached.id)))
+        del self.cached[cached.id]
+        self.scheduler.remove(cached.id)
+        cached.id = self.scheduler.add_exported({**state, "request_id": None})
+        self.cached[cached.id] = cached
 
     def suspend(self) -> None:
-        if (one := self._any()) is not None:
-            self.log(f"suspend {one.id}")
-            self.scheduler.suspend(one.id)
-            self.suspended[one.id] = self.cached.pop(one.id)
+        if (cached := self._any()) is not None:
+            self.log(f"suspend {cached.id}")
+            self.scheduler.suspend(cached.id)
+            self.suspended[cached.id] = self.cached.pop(cached.id)
 
     def resume(self) -> None:
-        for request_id, one in self.suspended.items():
+        for request_id, cached in self.suspended.items():
             self.log(f"resume {request_id}")
             self.scheduler.resume(request_id)
-            self.cached[request_id] = one
+            self.cached[request_id] = cached
         self.suspended = {}
 
     def remove(self) -> None:
-        if (one := self._any()) is not None:
-            self.log(f"remove {one.id}")
-            del self.cached[one.id]
-            self.scheduler.remove(one.id)
+        if (cached := self._any()) is not None:
+            self.log(f"remove {cached.id}")
+            del self.cached[cached.id]
+            self.scheduler.remove(cached.id)
 
     def score(self) -> None:
         """Some more rows of a prompt are scored, as they are without a request."""
-        one = self._any()
-        scoring = None if one is None else self.scheduler._requests.known[one.id].prompt_scoring
-        if one is None or scoring is None or scoring.done + 1 >= len(one.prompt):
+        cached = self._any()
+        scoring = None if cached is None else self.scheduler._requests.known[cached.id].prompt_scoring
+        if cached is None or scoring is None or scoring.done + 1 >= len(cached.prompt):
             return
         first = scoring.done
-        end = first + int(self.random.integers(1, len(one.prompt) - first))
-        rows = np.stack([model_row(one.prompt[: i + 1]) for i in range(first, end)])
-        self.log(f"score rows {first} to {end} of {one.id}")
-        found = self.scheduler.score_prompt(one.id, rows)
-        expected = logprobs(rows, one.prompt[first + 1 : end + 1], 2)
+        end = first + int(self.random.integers(1, len(cached.prompt) - first))
+        rows = np.stack([model_row(cached.prompt[: i + 1]) for i in range(first, end)])
+        self.log(f"score rows {first} to {end} of {cached.id}")
+        found = self.scheduler.score_prompt(cached.id, rows)
+        expected = logprobs(rows, cached.prompt[first + 1 : end + 1], 2)
         assert found.start == first
         assert found.logprobs is not None
         assert found.logprobs.token_ids.tolist() == expected.token_ids.tolist()
@@ -172,36 +172,40 @@ class RewindingMachine(State):
         self.scheduler.prepare()
 
     def accept(self) -> None:
-        one = self._any()
-        if one is None:
+        cached = self._any()
+        if cached is None:
             return
-        row = self.scheduler.process(one.row()[None], [one.id])[0]
-        tokens = self.scheduler.forced_tokens(one.id) or [int(np.nanargmax(row))]
-        self.log(f"{one.id} accepts {tokens}")
-        self.scheduler.accept(one.id, tokens)
-        self._follow_record(one)
+        row = self.scheduler.process(cached.row()[None], [cached.id])[0]
+        if np.isnan(row).all():  # nothing is left, and nothing gives way before a step
+            return
+        tokens = self.scheduler.forced_tokens(cached.id) or [int(row.argmax())]
+        self.log(f"{cached.id} accepts {tokens}")
+        self.scheduler.accept(cached.id, tokens)
+        self._follow_record(cached)
 
     def rollback(self) -> None:
-        one = self._any()
-        if one is None:
+        cached = self._any()
+        if cached is None:
             return
-        n = int(self.random.integers(0, min(len(one.output), 6) + 1))
-        self.log(f"roll {one.id} back by {n}")
-        self.scheduler.rollback(one.id, n)
-        one.joined = one.joined and not n
-        one.kept = 0
-        self._follow_record(one)
+        n = int(self.random.integers(0, min(len(cached.output), 6) + 1))
+        self.log(f"roll {cached.id} back by {n}")
+        self.scheduler.rollback(cached.id, n)
+        cached.joined = cached.joined and not n
+        cached.kept = 0
+        self._follow_record(cached)
 
-    def _follow_record(self, one: Cached) -> None:
-        record = self.scheduler.record(one.id)
-        one.output = [*record.token_ids]
-        one.joined = one.joined and one.id in self.scheduler.request_ids  # a step tells no more of it
-        self._leave(one)
+    def _follow_record(self, cached: Cached) -> None:
+        record = self.scheduler.record(cached.id)
+        cached.output = [*record.token_ids]
+        cached.joined = (
+            cached.joined and cached.id in self.scheduler.request_ids
+        )  # a step tells no more of it
+        self._leave(cached)
 
-    def _leave(self, one: Cached) -> None:
-        if one.id not in self.scheduler.request_ids:
-            del self.cached[one.id]
-            self.scheduler.remove(one.id)
+    def _leave(self, cached: Cached) -> None:
+        if cached.id not in self.scheduler.request_ids:
+            del self.cached[cached.id]
+            self.scheduler.remove(cached.id)
 
     def step(self) -> None:
         ids = [i for i in self.scheduler.request_ids if self.chance(0.7)]
@@ -241,49 +245,51 @@ class RewindingMachine(State):
         assert done is not None
         return done
 
-    def _tree(self, one: Cached) -> Tree:
+    def _tree(self, cached: Cached) -> Tree:
         """Guesses: those of the drafters, or of the model, right or wrong; a chain, or a tree."""
         chain: list[int] = []
         if self.chance(0.3):
-            chain = self.scheduler.draft([one.id], MOST_DRAFTS, ("grammar", "ngram")).get(one.id, [])
+            chain = self.scheduler.draft([cached.id], MOST_DRAFTS, ("grammar", "ngram")).get(cached.id, [])
         elif self.chance(0.5):
-            chain = self._draws_of_fork(one)
+            chain = self._draws_of_fork(cached)
         while len(chain) < int(self.random.integers(0, MOST_DRAFTS + 1)):
-            chain.append(int(one.row(chain).argmax()))
+            chain.append(int(cached.row(chain).argmax()))
         return branched(self.random, chain)
 
-    def _draws_of_fork(self, one: Cached) -> list[int]:
-        fork = self.scheduler.fork(one.id)
+    def _draws_of_fork(self, cached: Cached) -> list[int]:
+        fork = self.scheduler.fork(cached.id)
         tokens = [token for result in _steps(self.scheduler, fork, 3) for token in result.tokens(0)]
         self.scheduler.remove(fork)
         return tokens
 
-    def _follow(self, one: Cached, result: StepResult, i: int) -> None:
+    def _follow(self, cached: Cached, result: StepResult, i: int) -> None:
         """What a step says of a request, as an engine takes it."""
         back = result.rewinds[i] if result.rewinds else 0
-        assert len(one.output) - back >= one.kept, "text that cannot be taken back is taken back"
-        one.output = [*one.output[: len(one.output) - back], *result.tokens(i)]
-        one.sent += result.text[i] or ""
-        record = self.scheduler.record(one.id)
-        assert record.token_ids == one.output, "the tokens in the cache are others"
-        assert not one.joined or record.text == one.sent, f"it has sent {one.sent!r} of {record.text!r}"
+        assert len(cached.output) - back >= cached.kept, "text that cannot be taken back is taken back"
+        cached.output = [*cached.output[: len(cached.output) - back], *result.tokens(i)]
+        cached.sent += result.text[i] or ""
+        record = self.scheduler.record(cached.id)
+        assert record.token_ids == cached.output, "the tokens in the cache are others"
+        assert not cached.joined or record.text == cached.sent, (
+            f"it has sent {cached.sent!r} of {record.text!r}"
+        )
         withheld = result.withheld[i] if result.withheld else 0
-        one.kept = max(one.kept, len(one.output) - withheld)
-        self._leave(one)
+        cached.kept = max(cached.kept, len(cached.output) - withheld)
+        self._leave(cached)
 
     # --- checks -----------------------------------------------------------------------------------
 
     def inspect(self) -> None:
         """A request is as one that is made from its log."""
-        one = self._any()
-        if one is None:
+        cached = self._any()
+        if cached is None:
             return
-        self.log(f"inspect {one.id}")
+        self.log(f"inspect {cached.id}")
         twin = self.another()
-        twin.add_exported(json.loads(json.dumps(self.scheduler.export(one.id))), request_id="twin")
-        here, there = told(self.scheduler, one.id), told(twin, "twin")
+        twin.add_exported(json.loads(json.dumps(self.scheduler.export(cached.id))), request_id="twin")
+        here, there = told(self.scheduler, cached.id), told(twin, "twin")
         assert here == there, f"from its log it is {there}, here {here}"
-        fork = self.scheduler.fork(one.id)
+        fork = self.scheduler.fork(cached.id)
         futures = [_outcomes(scheduler, i) for scheduler, i in ((self.scheduler, fork), (twin, "twin"))]
         self.scheduler.remove(fork)
         assert futures[0] == futures[1], (
@@ -306,11 +312,11 @@ def told(scheduler: Scheduler, request_id: Any) -> list[Any]:
     return facts + ([] if bans is None else [bans.certain, bans.draws, bans.banned, bans.rewinds, bans._ends])
 
 
-def _rows(one: Cached, tree: Tree) -> list[np.ndarray]:
+def _rows(cached: Cached, tree: Tree) -> list[np.ndarray]:
     paths: list[list[int]] = [[]]
     for token, parent in zip(*tree, strict=True):
         paths.append([*paths[parent + 1], token])
-    return [one.row(path) for path in paths]
+    return [cached.row(path) for path in paths]
 
 
 def _steps(scheduler: Scheduler, request_id: Any, count: int) -> list[StepResult]:
@@ -325,6 +331,14 @@ def _steps(scheduler: Scheduler, request_id: Any, count: int) -> list[StepResult
 
 def _outcomes(scheduler: Scheduler, request_id: Any) -> list[Any]:
     return [
-        (one.tokens(0), one.text, one.finish_reasons, one.stop_reasons, one.errors, one.rewinds, one.withheld)
-        for one in _steps(scheduler, request_id, 6)
+        (
+            cached.tokens(0),
+            cached.text,
+            cached.finish_reasons,
+            cached.stop_reasons,
+            cached.errors,
+            cached.rewinds,
+            cached.withheld,
+        )
+        for cached in _steps(scheduler, request_id, 6)
     ]

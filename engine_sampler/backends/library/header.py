@@ -32,7 +32,7 @@ def fields_since(kind: str, minor: int) -> tuple[str, ...]:
     for since, text in zip(marked[::2], marked[1::2], strict=True):
         if int(since) > minor:
             names = [name for name, _ in contract().typeof(kind).fields]
-            declared = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+            declared = "".join(part.partition("/*")[0] for part in text.split("*/"))
             return tuple(names[names.index(re.findall(r"\w+", re.split("[;,]", declared)[0])[-1]) :])
     return ()
 
