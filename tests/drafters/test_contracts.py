@@ -10,12 +10,12 @@ from engine_sampler.testing import DrafterContract
 DRAFTERS = default_registry().catalogue.drafters
 
 
-@pytest.mark.quick_share(3)
+@pytest.mark.quick_share(2)
 class TestGrammar(DrafterContract):
     drafter = DRAFTERS["grammar"]
 
 
-@pytest.mark.quick_share(3)
+@pytest.mark.quick_share(2)
 class TestNgram(DrafterContract):
     drafter = DRAFTERS["ngram"]
     params = (
