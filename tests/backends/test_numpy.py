@@ -48,6 +48,7 @@ def test_random_chains_of_every_order_run_as_on_full_rows(size: int, order: str)
         expect_fused_equals_plain(chain, rows, random_logits(random, 6, size))
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_bitmask_removes_tokens_before_anything_else(size: int) -> None:
     random = np.random.default_rng(size)

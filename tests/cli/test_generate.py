@@ -13,7 +13,7 @@ from .running import CORPUS, needs_extra, run, run_apart, run_without
 
 def test_generate_writes_text_to_stdout_and_statistics_to_stderr(corpus):
     needs_extra()
-    done = run_apart("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
+    done = run("generate", "--prompt", "The cat", "--corpus", corpus, "--temperature", "0")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1)
     assert done.stdout.rstrip("\n") in CORPUS
     assert "tokens, stop (end of text), seed" in done.stderr

@@ -21,7 +21,7 @@ from .running import needs_extra, run, run_apart, run_without
 def test_explain_shows_every_step_for_a_row_of_logits(row):
     needs_extra()
     settings = ("--top-k", "10", "--temperature", "0.5", "--seed", "1")
-    done = run_apart("explain", "--logits", row, "--backend", "numpy", *settings)
+    done = run("explain", "--logits", row, "--backend", "numpy", *settings)
     assert done.returncode == 0
     for word in ("row.npy", "logits", "top_k 10", "temperature 0.5", "dist", "numpy", "chosen"):
         assert word in done.stdout
@@ -132,7 +132,7 @@ def test_in_strict_mode_a_failing_plugin_ends_the_command_with_the_reason(broken
 
 def test_the_demo_prints_plain_lines_without_a_terminal(corpus):
     needs_extra()
-    done = run_apart("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
+    done = run("demo", "--corpus", corpus, "--prompt", "The cat", "--seed", "3")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     for word in ("greedy joins", "KoboldAI order ends", "Mirostat 2", "tokens/s", "groups", "sampling"):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine_sampler.registry import default_registry
 from engine_sampler.testing import DrafterContract
 
 DRAFTERS = default_registry().catalogue.drafters
 
 
+@pytest.mark.quick_share(2)
 class TestGrammar(DrafterContract):
     drafter = DRAFTERS["grammar"]
 
 
+@pytest.mark.quick_share(2)
 class TestNgram(DrafterContract):
     drafter = DRAFTERS["ngram"]
     params = (

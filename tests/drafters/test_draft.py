@@ -84,6 +84,7 @@ def run_drafted(scheduler: Scheduler, **arguments: Any) -> int:
 # --- the law --------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("given", GRAMMARS, ids=str)
 def test_tokens_are_those_of_a_run_without_drafts(given: Mapping[str, Any], backend: str) -> None:

@@ -27,6 +27,7 @@ def normal(seed: int, n: int, size: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 3, (n, size)).astype(np.float32)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("chain_name", CHAINS)
 @pytest.mark.parametrize("size", SIZES)
 def test_one_bad_logit_anywhere_ends_its_row_only(size: int, chain_name: str) -> None:
@@ -53,6 +54,7 @@ def test_rows_without_a_token_are_refused(size: int, chain_name: str) -> None:
     assert [batch.errors[i] for i in (0, 2, 4)] == [None] * 3
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize(
     "settings",
     [

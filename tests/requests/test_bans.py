@@ -117,6 +117,7 @@ def params_of(bans: Mapping[str, Any], settings: Mapping[str, Any], seed: int) -
     return SamplingParams(**{"max_tokens": 24, **bans, **settings}, seed=seed)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("settings", SAMPLERS, ids=str)
 @pytest.mark.parametrize("bans", BANS, ids=str)
 def test_bans_stay_out_of_the_text_on_all_backends_and_with_drafts(bans: Any, settings: Any) -> None:
@@ -235,6 +236,7 @@ BOTH = {
 }
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("what", ["suspend", "move", "fork", "rollback", "accept and rollback"])
 def test_a_request_with_bans_continues_after(what: str) -> None:
     for seed in range(4):
@@ -271,6 +273,7 @@ def test_a_request_with_bans_continues_after(what: str) -> None:
         assert outcome(engine.scheduler.record(engine.id)) == outcome(expected)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_operations_on_many_requests_change_nothing(seed: int) -> None:
     random = np.random.default_rng(seed)

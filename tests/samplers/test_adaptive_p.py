@@ -25,6 +25,7 @@ def reference(row: np.ndarray, aim: float) -> np.ndarray:
     return softmax(np.where(row > NEG_INF, 5 - 10 * d**2 / (1 + d), NEG_INF))
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("target", [0.0, 0.15, 0.4, 1.0])
 def test_draws_follow_the_reshaped_distribution(target: float) -> None:
     row = plain_row()

@@ -277,7 +277,7 @@ def _kit(name: str) -> type:
 
 
 for _name in sorted(PARTS):
-    globals()[f"Test_{_name}"] = pytest.mark.quick_share(4)(_kit(_name))
+    globals()[f"Test_{_name}"] = pytest.mark.quick_share(6)(_kit(_name))
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -20,6 +20,7 @@ ROWS = {
 }
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("kind", ROWS)
 def test_draws_follow_the_softmax_over_many_seeds(kind: str) -> None:
     assert_drawn_from(softmax(ROWS[kind]), by_seed(DIST, ROWS[kind], {}))

@@ -41,6 +41,7 @@ FAULTY = (
 )
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(("row", "words"), FAULTY)
 @pytest.mark.parametrize("faulty", [0, 5, len(CONFIGURATIONS) - 1])
 def test_a_faulty_row_ends_its_request_and_the_others_get_their_tokens(

@@ -52,6 +52,7 @@ def scheduler_with_company(backend: str) -> Scheduler:
     return scheduler
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_joining_copies_an_array_once_and_leaving_copies_no_prompt(

@@ -232,6 +232,7 @@ def test_a_fork_with_its_parents_seed_continues_alike() -> None:
 # --- 5: the caller's logits -----------------------------------------------------------------------
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("size", [1, 33, 257, 3000])
 def test_logits_have_the_same_bits_after_every_call(size: int, dtype: Any) -> None:
@@ -331,12 +332,14 @@ def reseeded(rows: Rows, seeds: Sequence[int], positions: Sequence[int]) -> Rows
     return Rows(slots, np.array(copies, np.int64))
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("number", range(5 * ROUNDS))
 def test_draws_under_many_seeds_follow_the_processed_row(number: int) -> None:
     same = SameRow(number)
     assert_drawn_from(same.probabilities, same.draw(range(DRAWS), [9] * DRAWS))
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("number", range(5 * ROUNDS))
 def test_draws_at_many_positions_of_one_seed_follow_the_processed_row(number: int) -> None:
     same = SameRow(number)
@@ -422,6 +425,7 @@ GRAMMAR_FAULTS = {
 }
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("size", [1, 33, 257, 2000])
 @pytest.mark.parametrize("fault", [*ROW_FAULTS, *GRAMMAR_FAULTS])
 def test_a_fault_ends_one_request_and_changes_no_other(size: int, fault: str) -> None:

@@ -44,6 +44,7 @@ def interrupted(scheduler: Scheduler, request_id: Any) -> None:
     scheduler.resume(request_id)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("backend", ["numpy", "native"])
 @pytest.mark.parametrize("settings", CONFIGURATIONS)
 def test_a_resumed_request_continues_exactly(settings: Any, backend: str) -> None:
@@ -173,6 +174,7 @@ def moved(scheduler: Scheduler, request_id: Any, **keywords: Any) -> Scheduler:
     return other
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("settings", CONFIGURATIONS)
 def test_a_request_that_moves_after_every_token_continues_exactly(settings: Any) -> None:
     params = SamplingParams(**settings, seed=9, max_tokens=9, best_of=None)

@@ -1,6 +1,6 @@
 """Random operations on a scheduler, and the faults that they detect.
 
-A quick run tries a few schedulers; ENGINE_SAMPLER_TEST_ROUNDS=2 tries twice as many, and
+A quick run tries two schedulers; ENGINE_SAMPLER_TEST_ROUNDS=2 tries four times as many, and
 ENGINE_SAMPLER_TEST_SECONDS=3600 goes on for an hour.
 """
 

@@ -24,7 +24,7 @@ from engine_sampler.testing import StoppingContract
 from engine_sampler.testing.stopping import EOS, PIECES
 from engine_sampler.tokenizer import Tokenizer
 
-pytestmark = pytest.mark.quick_share(4)
+pytestmark = pytest.mark.quick_share(6)
 
 
 class TestConfidence(StoppingContract):

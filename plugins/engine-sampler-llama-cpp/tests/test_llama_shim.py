@@ -41,6 +41,7 @@ def bytes_in_use() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("number", range(40))
 def test_tokens_are_those_of_a_scheduler(shim: Any, number: int) -> None:
     random = np.random.default_rng(number)

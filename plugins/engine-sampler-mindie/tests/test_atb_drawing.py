@@ -82,6 +82,7 @@ def assert_equal_draws(one: Draws, other: Draws, lists: int) -> None:
         np.testing.assert_allclose(one.masses, other.masses, rtol=1e-14)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("way", DrawingMethod)
 def test_the_library_draws_what_numpy_draws(way: DrawingMethod, shape: str) -> None:

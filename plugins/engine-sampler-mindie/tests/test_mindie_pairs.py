@@ -168,6 +168,7 @@ def test_a_greedy_row_among_sampled_ones_scores_0_in_the_observed_mode():
     assert scores[1] == scores[2] == 0.0
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize(
     "settings",
     [

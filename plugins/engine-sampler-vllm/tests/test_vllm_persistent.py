@@ -46,6 +46,7 @@ def check(sampler: EngineSampler, batch: Batch, values: np.ndarray, library: str
         np.testing.assert_array_equal(result[row], request.expected(values[row]), f"row {row}: {request}")
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("number", range(4))
 def test_every_row_equals_its_single_row_result_in_random_batches(number: int, library: str) -> None:

@@ -34,6 +34,7 @@ def decode_position(runner: Runner, slot: int) -> int:
     return int(runner.total_len.np[slot]) - 1
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("number", range(4))
 def test_every_row_equals_its_single_row_result_after_random_drafts(number: int, library: str) -> None:

@@ -15,6 +15,7 @@ from engine_sampler.testing import SamplerContract, SelectorContract, registered
 KEYS = (654, 400, 836, 123, 340)
 
 
+@pytest.mark.quick_share(4)
 class TestGumbel(SelectorContract):
     selector = Gumbel()
     params = [
@@ -23,6 +24,7 @@ class TestGumbel(SelectorContract):
     ]
 
 
+@pytest.mark.quick_share(4)
 class TestGreenList(SamplerContract):
     sampler = GreenList()
     params = [
@@ -33,6 +35,7 @@ class TestGreenList(SamplerContract):
     apply_at_neutral = False  # −0 + 0 is 0
 
 
+@pytest.mark.quick_share(4)
 class TestSynthID(SamplerContract):
     sampler = SynthID()
     params = [
@@ -80,6 +83,7 @@ def test_marked_requests_draw_the_same_on_both_backends_and_with_drafts(mark: di
     assert list(records[0].token_ids) == list(records[1].token_ids) == list(records[2].token_ids)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("mark", ["gumbel", "gumbel of sglang", "synthid"])
 def test_a_marked_token_has_the_probability_of_its_softmax_over_the_keys(mark: str) -> None:
     logits, count = np.array([[1.0, 0.0, -1.0, 2.0]], np.float32), 2000

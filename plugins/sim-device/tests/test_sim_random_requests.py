@@ -73,6 +73,7 @@ def survive(step: Callable[..., None], values: np.ndarray, half: Any) -> None:
         step(values, only_own=True)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("seed", range(6 * ROUNDS))
 def test_random_requests_end_with_the_tokens_of_the_reference(device: Any, seed: int) -> None:
     random = np.random.default_rng(seed)

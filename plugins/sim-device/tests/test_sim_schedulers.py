@@ -200,6 +200,7 @@ def test_schedulers_in_two_threads_do_not_meet(device: Any) -> None:
     assert not errors
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(
     ("random", "width"), [(2, 0), (3, 0), (3, 6)], ids=["uniform", "exponential", "exponential by rank"]
 )

@@ -149,6 +149,7 @@ def test_counts_in_braces(count: str, least: int, most: int | None) -> None:
             assert language("a" * n + "b") == (least <= n <= (99 if most is None else most)), (text, n)
 
 
+@pytest.mark.quick_share(2)
 @pytest.mark.parametrize(("low", "high"), [(0, 100), (70, 100), (99, 99), (3, 131), (128, 128)])
 def test_many_repetitions_of_a_rule_are_counted_exactly(low: int, high: int) -> None:
     language = ours(f'start: x~{low}..{high} "."\nx: "a" | "(" x ")"')

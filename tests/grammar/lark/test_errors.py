@@ -111,6 +111,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("reason", HOSTILE.values(), ids=lambda reason: reason.replace(" ", "-"))
 def test_a_grammar_that_would_take_too_long_is_refused_and_the_limit_named(reason: str) -> None:
     text = next(text for text, expected in HOSTILE.items() if expected == reason)

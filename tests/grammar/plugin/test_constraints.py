@@ -98,6 +98,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
 # --- texts ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick_share(4)
 @every_engine
 @every_backend
 @pytest.mark.parametrize("name", CASES)

@@ -238,6 +238,7 @@ def test_a_long_choice_keeps_its_texts_and_its_order(options, frame, texts):
         assert first is None or (text in first) == bool(found and found.end() == len(text)), text
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [

@@ -43,6 +43,7 @@ def admits(style: str, text: str, **properties: Any) -> bool:
     return bool(Grammar.from_structural_tag({"type": "structural_tag", "format": form}).check(text).valid)
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("style", STRINGS)
 @pytest.mark.parametrize("limit", LIMITED)
 def test_white_space_around_a_string_is_a_part_of_it(style: str, limit: Any) -> None:

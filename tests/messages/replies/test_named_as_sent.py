@@ -88,6 +88,7 @@ def check(body: dict[str, Any], family: str | None) -> None:
     assert not [name for name in OURS if name in said and f'"{name}"' not in sent]
 
 
+@pytest.mark.quick_share(4)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("body", [*schemas(WRONG), *texts()], ids=lambda body: str(body)[:60])
 def test_a_constraint_is_named_by_its_place_in_the_body(body: dict[str, Any], family: str | None) -> None:

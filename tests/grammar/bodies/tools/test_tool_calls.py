@@ -68,6 +68,7 @@ def test_every_family_has_a_transcript() -> None:
     assert TRANSCRIPTS.keys() == TOOL_FAMILIES.keys()
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 def test_a_call_is_accepted_and_wrong_ones_are_not(family: str) -> None:
     call = TRANSCRIPTS[family].calls()
@@ -96,6 +97,7 @@ def test_a_call_without_its_arguments_is_not_accepted(family: str) -> None:
     assert not accepts(family, empty)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", TRANSCRIPTS)
 def test_calls_are_made_at_once_only_if_they_may_be_parallel(family: str) -> None:
     twice = TRANSCRIPTS[family].calls(2)
@@ -146,6 +148,7 @@ def test_no_call_is_made_if_none_may_be(family: str) -> None:
     assert not accepts(family, TRANSCRIPTS[family].calls(), "none")
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("family", [name for name, one in TRANSCRIPTS.items() if one.thoughts])
 def test_thoughts_come_first(family: str) -> None:
     transcript, (begin, _) = TRANSCRIPTS[family], TOOL_FAMILIES[family].thinking or ("", "")

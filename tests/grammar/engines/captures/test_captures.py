@@ -297,6 +297,7 @@ def test_work_and_memory_are_bounded(case: str) -> None:
         Grammar.from_lark(grammar).captures(text, steps=20_000)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("case", HOSTILE)
 def test_the_default_bound_grows_with_the_text(case: str) -> None:
     grammar, text = HOSTILE[case]
