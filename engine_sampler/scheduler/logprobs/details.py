@@ -66,14 +66,14 @@ class DetailsCollector:
         details: StepDetails,
         row: int,
         masks: SamplingMask | None,
-        given: GivenLogprobs | None,
+        logprobs: GivenLogprobs | None,
         their_row: int,
     ) -> None:
         """Take over what others have collected for a request with these `details`: their row for `row`."""
         if masks is not None and details.mask_cap and self._masks is not None:
             flags = bool(masks.is_inverted[their_row]), bool(masks.is_capped[their_row])
             self._masks[row] = _MaskRow(masks.listed(their_row), *flags, float(masks.logprobs[their_row]))
-        for kind, table in () if given is None else given.by_mode.items():
+        for kind, table in () if logprobs is None else logprobs.by_mode.items():
             entry = table.row(their_row)
             if len(entry.token_ids):
                 self._given[kind or details.modes[0]][row] = entry

@@ -261,52 +261,6 @@ def test_a_beam_search_ends_with_one_of_its_requests_and_other_siblings_do_not(r
     ranks.run(3, removed_beams)
 
 
-def taken_back(place: Place) -> None:
-    requests = RandomRequests(place, 4)
-    params = SamplingParams(seed=1, banned_strings=["xyz"], return_sampling_mask=True, logprobs=1)
-    requests.both("add", params, request_id="banned")
-    for letter in (b"x", b"y", b"z"):
-        logits = np.zeros((1, requests.vocab_size), np.float32)
-        logits[0, SHORT.token_bytes.index(letter)] = 50.0
-        result = requests.all_ranks.step(place.shard(requests.shards, logits))
-        requests.check(result, None if requests.one is None else requests.one.step(logits))
-    assert result.rewinds == [2]
-    with pytest.raises(RequestError, match="n=1 is not allowed: request 'banned' has 0 output tokens"):
-        requests.all_ranks.rollback("banned", 1)
-
-
-def test_tokens_that_a_ban_takes_back_cannot_be_undone_again(ranks: RankPool) -> None:
-    ranks.run(2, taken_back)
-
-
-def questions(place: Place) -> Any:
-    requests = RandomRequests(place, 5)
-    group = [f"g{i}" for i in range(3)]
-    requests.both("add_group", SamplingParams(n=2, best_of=3, seed=3, max_tokens=4), [1], request_ids=group)
-    requests.both("add", SamplingParams(seed=1, choice=["forced", "forcing"]), request_id="choice")
-    requests.both("add", SamplingParams(seed=1), grammar="start[capture]: /[a-z]+/", request_id="captured")
-    requests.both("forced_tokens", "choice")
-    requests.both("draft", None, 3, "grammar")
-    requests.both("draft", ["choice"], 4, ["ngram", "grammar"])
-    for _ in range(4):
-        requests.step()
-    requests.both("record", "captured")
-    requests.both("best", group)
-    for request_id in group:
-        requests.both("record", request_id)
-    with pytest.raises(RequestError, match="siblings of one group"):
-        requests.all_ranks.best([*group, "choice"])
-    with pytest.raises(RequestError, match="request 'nobody' is unknown"):
-        requests.all_ranks.record("nobody")
-    return requests.all_ranks.best(group)
-
-
-def test_what_only_the_owner_knows_can_be_asked_on_all(ranks: RankPool) -> None:
-    first, *others = ranks.run(3, questions)
-    assert others == [first, first]
-    assert len(first) == 2
-
-
 # --- plugins -------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ class Engine:
         self.rng = np.random.default_rng(0)
         for i in range(6):
             for scheduler in (self.all_ranks, self.one):
-                scheduler.add(SamplingParams(seed=i), [i], request_id=i)
+                scheduler.add(SamplingParams(seed=i, return_sampling_mask=True), [i], request_id=i)
 
     @property
     def fails(self) -> bool:
@@ -246,6 +246,7 @@ def failing_samples(place: Place, error: BaseException) -> tuple[str, Any]:
     assert result is not None
     expected = [-1 if i % 3 == FAILING else wanted[i] for i in range(6)]
     assert result.token_ids.tolist() == expected
+    assert np.isnan(result.sampling_mask.logprobs).tolist() == [token_id < 0 for token_id in expected]
     again = engine.all_ranks.step(shard[[1, 4]], [1, 4])
     assert again.token_ids.tolist() == [wanted[1], wanted[4]]
     engine.step()

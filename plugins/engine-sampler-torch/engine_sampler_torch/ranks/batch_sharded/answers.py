@@ -171,8 +171,10 @@ class Details:
     @classmethod
     def unpacked(cls, blob: bytes, rows: int) -> Details:
         """From `packed` bytes, for this many rows."""
+        if not blob:
+            return cls()
         text, _, arrays = blob.partition(b"\0")
-        said = json.loads(text.decode("utf-8", "surrogatepass")) if text else {}
+        said = json.loads(text.decode("utf-8", "surrogatepass"))
         details, begin = cls(skipped=said.pop("skipped", []), rows=said.pop("rows", None)), 0
         rows = rows if details.rows is None else len(details.rows)
         for name in _TABLES.keys() & said.keys():

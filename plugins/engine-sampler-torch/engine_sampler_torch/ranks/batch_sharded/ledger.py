@@ -94,10 +94,9 @@ class StepPlan:
         return f"requests {quoted([entry.id for entry in self.entries])}{drafted}"
 
     @cached_property
-    def request_of(self) -> list[int]:
-        """The number of the request of each row."""
-        of_rows: list[int] = np.repeat(np.arange(len(self.entries)), self.counts).tolist()
-        return of_rows
+    def request_of(self) -> np.ndarray:
+        """int64 [rows], the number of the request of each row."""
+        return np.repeat(np.arange(len(self.entries)), self.counts)
 
     @cached_property
     def rows_by_owner(self) -> list[np.ndarray]:
@@ -334,7 +333,7 @@ class Ledger:
                 (draft.token_ids, None if draft.is_chain else [*draft.parents])
                 for draft in all_drafts_in(chains, trees, ids, self.vocabulary)
             ]
-            return self._new_plan(entries, guesses, digest(_canonical(ids), _canonical(guesses)))
+            return self._new_plan(entries, guesses, digest(_canonical(ids), repr(guesses)))
         everyone = ids == list(self.live)
         self._check_beams(entries)
         plan = self._new_plan(entries, None, 0 if everyone else digest(_canonical(ids), _canonical(None)))

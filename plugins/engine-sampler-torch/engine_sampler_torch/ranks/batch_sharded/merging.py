@@ -107,8 +107,12 @@ def _rounds(
     have been right so far."""
     which = np.array(drawing, np.int64)
     yield which, plan.first_rows[which]
-    paths = {} if plan.drafts is None else {i: result.accepted_rows(i) for i in drawing}
-    for depth in range(1, max(map(len, paths.values()), default=0)):
-        which = np.array([i for i in drawing if len(paths[i]) > depth], np.int64)
+    if plan.drafts is None:
+        return
+    rows = np.flatnonzero(result.token_ids >= 0)
+    of = plan.request_of[rows]
+    depths = np.arange(len(rows)) - np.searchsorted(of, of)
+    for depth in range(1, int(depths.max(initial=0)) + 1):
+        which = of[depths == depth]
         if any(plan.entries[i].needs_logprobs for i in which):
-            yield which, plan.first_rows[which] + [paths[i][depth] for i in which.tolist()]
+            yield which, rows[depths == depth]

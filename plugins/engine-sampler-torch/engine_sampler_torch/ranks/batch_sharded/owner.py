@@ -137,10 +137,9 @@ class Owner:
 
 def _apart(drafts: Sequence[Guesses]) -> dict[str, Any]:
     """Drafts as a step takes them."""
-    return {
-        "draft_token_ids": [token_ids if parents is None else () for token_ids, parents in drafts],
-        "draft_trees": [None if guesses[1] is None else guesses for guesses in drafts],
-    }
+    chains = [token_ids if parents is None else () for token_ids, parents in drafts]
+    trees = [None if guesses[1] is None else guesses for guesses in drafts]
+    return {"draft_token_ids": chains} | ({"draft_trees": trees} if any(trees) else {})
 
 
 def _ended(record: Record, request_id: RequestId, error: str) -> Record:
