@@ -211,6 +211,8 @@ def test_a_step_with_drafts_that_fails_is_done_again():
 def test_a_drafter_is_refused_where_nothing_checks_its_drafts():
     session = NextLetter()
     for add in (session.add, session.add_group):
-        with pytest.raises(ParameterError, match=r"drafter=\('ngram',\) is not allowed: this engine checks no"):
+        with pytest.raises(
+            ParameterError, match=r"drafter=\('ngram',\) is not allowed: this engine checks no"
+        ):
             add(SamplingParams(drafter="ngram"), "a")
     assert session.add(SamplingParams(drafter=[]), "a") == session.scheduler.request_ids[0]

@@ -41,6 +41,8 @@ class TokenLog:
 
     def prompt_lines(self, session: Session, request_id: RequestId, start: int) -> Iterator[str]:
         """The same for the tokens of a request's prompt that come after number `start`, from the model."""
+        if not session.checks_drafts:
+            raise ValueError("logprobs of the prompt are not allowed with an engine that checks no drafts")
         ids = session.scheduler.record(request_id).prompt_token_ids
         for begin in range(start, len(ids) - 1, ROWS):
             draft = ids[begin + 1 : min(begin + ROWS, len(ids) - 1)]

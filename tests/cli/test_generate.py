@@ -23,9 +23,7 @@ def test_generate_stops_at_max_tokens(corpus):
     needs_extra()
     done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "3", "--ignore-eos")
     assert "3 tokens, length (max_tokens)" in done.stderr
-    assert re.search(
-        r"\nper row: model [\d.]+ ms, sampling [\d.]+ ms, in the first step \d+ ms", done.stderr
-    )
+    assert re.search(r"\nper row: model [\d.]+ ms, sampling [\d.]+ ms, in the first step \d+ ms", done.stderr)
 
 
 def test_generate_gives_the_same_text_for_the_same_seed(corpus):
