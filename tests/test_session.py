@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -147,3 +149,70 @@ def test_contexts_are_cut_where_a_ban_takes_tokens_back():
     assert record.text[0] == "c"
     assert "def" not in record.text
     assert session.cuts == [3]
+
+
+class Random(NextLetter):
+    """A model with random logits after every text, which checks drafts; it keeps the tokens that it has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.faults = []
+
+    def forward(self, contexts):
+        return self.forward_drafts(contexts, {})
+
+    def forward_drafts(self, contexts, drafts):
+        rows = []
+        for request_id, context in contexts.items():
+            cached, draft = self.cache.get(request_id, []), drafts.get(request_id, [])
+            assert cached == context[: len(cached)]
+            self.cache[request_id] = [*context, *draft]
+            rows += [[*context, *draft[:n]] for n in range(1 + len(draft))]
+        if drafts and self.faults:
+            raise self.faults.pop()
+        logits = [np.random.default_rng(ids[-2:]).normal(0, 3, len(LETTERS)) for ids in rows]
+        return np.array(logits, np.float32)
+
+    def rewind(self, request_id, length):
+        del self.cache[request_id][length - 1 :]
+
+
+@pytest.mark.parametrize("settings", [{}, {"banned_strings": ["b", "CD"]}, {"n": 3}])
+def test_drafts_change_no_token_and_save_steps(settings):
+    sessions = [Random() for _ in range(2)]
+    for session, drafter in zip(sessions, (None, "ngram"), strict=True):
+        params = SamplingParams(max_tokens=60, seed=2, drafter=drafter, **settings)
+        session.ids = session.add_group(params, "abcabc")
+        while session.scheduler.request_ids:
+            session.step()
+            for request_id in session.scheduler.request_ids:
+                record = session.scheduler.record(request_id)
+                assert session._contexts[request_id] == record.prompt_token_ids + record.token_ids
+    plain, drafting = sessions
+    for request_id in plain.ids:
+        assert plain.scheduler.record(request_id) == drafting.scheduler.record(request_id)
+    assert 0 < drafting.accepted < drafting.drafted
+    assert drafting.steps < plain.steps == plain.rows / len(plain.ids)
+    assert (plain.drafted, drafting.cache) == (0, {})
+
+
+def test_a_step_with_drafts_that_fails_is_done_again():
+    plain, failing = Random(), Random()
+    failing.faults = [KeyboardInterrupt(), MemoryError()]
+    for session in (plain, failing):
+        session.id = session.add(SamplingParams(max_tokens=40, seed=2, drafter="ngram"), "abcabc")
+        while session.scheduler.request_ids:
+            with contextlib.suppress(KeyboardInterrupt, MemoryError):
+                session.step()
+    assert failing.scheduler.record(failing.id) == plain.scheduler.record(plain.id)
+    assert (failing.faults, failing.drafted) == ([], plain.drafted)
+
+
+def test_a_drafter_is_refused_where_nothing_checks_its_drafts():
+    session = NextLetter()
+    for add in (session.add, session.add_group):
+        with pytest.raises(
+            ParameterError, match=r"drafter=\('ngram',\) is not allowed: this engine checks no"
+        ):
+            add(SamplingParams(drafter="ngram"), "a")
+    assert session.add(SamplingParams(drafter=[]), "a") == session.scheduler.request_ids[0]

@@ -27,11 +27,11 @@ from ..scheduler import sibling_count
 from .bench.report import bench_options, run_bench
 from .commands import plugin_commands
 from .listing import inventory
-from .logprobs_log import LogprobsLog
-from .options import add_parameter_options, parameters_of, read_text, refuse_option, utf8_text
+from .options import add_parameter_options, of_rows, parameters_of, read_text, refuse_option, utf8_text
 from .progress import working
 from .sections import sections
 from .serve.command import run_serve, serve_options
+from .token_log import TokenLog
 
 if TYPE_CHECKING:
     from ..demo.engine import DemoSession
@@ -127,7 +127,10 @@ def run_generate(arguments: argparse.Namespace) -> None:
     session = _session(arguments, sibling_count(params))
     request_ids = session.add_group(params, arguments.prompt)
     streams = len(request_ids) == 1
-    log = LogprobsLog(session.scheduler.vocabulary.tokenizer)
+    log = TokenLog(session.scheduler.vocabulary.tokenizer)
+    if params.prompt_logprobs is not None or params.prompt_logprob_token_ids is not None:
+        for line in log.prompt_lines(session, request_ids[0], params.prompt_logprob_start):
+            print(line, file=sys.stderr)
     first = 0.0
     while session.scheduler.request_ids:
         result = session.step()
@@ -143,6 +146,9 @@ def run_generate(arguments: argparse.Namespace) -> None:
         for line in log.lines(request_id):
             print(line, file=sys.stderr)
         _print_statistics(record)
+    if params.drafter:
+        drafts = f"{session.drafted} drafted tokens, {session.accepted} of them accepted"
+        print(f"{session.steps} steps, {drafts}", file=sys.stderr)
     _print_times(session, len(request_ids), first)
 
 
@@ -153,17 +159,18 @@ def _print_times(session: Session, requests: int, first: float) -> None:
         seconds = (session.sampling_seconds - first) / (session.rows - requests)
         later = f"{1e3 * seconds:.2f} ms, "
     print(
-        f"per token: model {1e3 * session.model_seconds / session.rows:.2f} ms, sampling {later}"
+        f"per row: model {1e3 * session.model_seconds / session.rows:.2f} ms, sampling {later}"
         f"in the first step {1e3 * first:.0f} ms, as it loads the backend",
         file=sys.stderr,
     )
 
 
 def _print_statistics(record: Record) -> None:
-    """Print a completion's length, finish reason, seed and score to stderr."""
+    """Print a completion's length, finish reason, seed, score and rewinds to stderr."""
     reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
     score = "" if record.score is None else f", score {record.score:.4f}"
-    print(f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}{score}", file=sys.stderr)
+    banned = f", banned text taken back {record.rewinds} times" if record.rewinds else ""
+    print(f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}{score}{banned}", file=sys.stderr)
 
 
 def run_plugins(arguments: argparse.Namespace) -> None:
@@ -400,7 +407,7 @@ def _explain_options(parser: argparse.ArgumentParser) -> None:
     token = "also say what became of this token, by its id or its text: which step removed it; repeatable"
     parser.add_argument("--token", type=utf8_text, action="append", default=[], metavar="ID", help=token)
     parser.add_argument("--plot", metavar="FILE", help="also draw a plot, as .png or .svg")
-    add_parameter_options(parser)
+    add_parameter_options(parser, of_rows().__contains__)
 
 
 def _new_options(parser: argparse.ArgumentParser) -> None:
@@ -475,7 +482,7 @@ def _grammar_options(parser: argparse.ArgumentParser) -> None:
 
 def _refuse(argument: str, parsed: argparse.Namespace) -> NoReturn:
     if parsed.run in (run_generate, run_explain) and argument.startswith("--"):
-        refuse_option(argument)
+        refuse_option(argument, "generate" if parsed.run is run_generate else "explain")
     raise ValueError(f"unexpected argument {argument!r}")
 
 

@@ -7,14 +7,15 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from ..contract import Param, ParameterError
+from ..contract import Param, ParameterError, Sampler, Selector
 from ..grammar.grammar import Grammar
 from ..params import SamplingParams
-from ..registry import Catalogue, default_registry
+from ..registry import GRAMMAR_OPTIONS, STRUCTURED_PARAMS, Catalogue, default_registry, unknown
+from ..stateless.row_params import OF_ROWS
 from .listing import summary_of
 
 _DESTINATION = "parameter "
@@ -27,8 +28,22 @@ _PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", object: "VALUE"}
 """Placeholders for values in the help; values of other types are given as JSON."""
 
 
-def add_parameter_options(parser: argparse.ArgumentParser) -> None:
-    """Add an option for every parameter of the registry, in one group per owner.
+_READ_BESIDE = ("stop_token_ids", "max_tokens", "max_length")
+"""The parameters of criteria that samplers read, too."""
+
+
+def of_rows() -> Collection[str]:
+    """The names of the parameters that change a row of logits, or what is drawn from it."""
+    catalogue = default_registry().catalogue
+    parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
+    owned = {param.name for part in parts for param in part.params}
+    return owned.union(OF_ROWS, _READ_BESIDE, STRUCTURED_PARAMS, GRAMMAR_OPTIONS)
+
+
+def add_parameter_options(
+    parser: argparse.ArgumentParser, takes: Callable[[str], bool] = lambda name: True
+) -> None:
+    """Add an option for every parameter of the registry that the command `takes`, in one group per owner.
 
     A parameter whose name clashes with an existing option of `parser`, or whose values are functions, is
     skipped.
@@ -40,9 +55,11 @@ def add_parameter_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gbnf", metavar="FILE", help="the parameter grammar, as a file in GBNF")
     taken = set(parser._option_string_actions)
     for title, description, params in _owners(default_registry().catalogue):
-        group = parser.add_argument_group(title, description)
-        for param in params:
-            if option_of(param.name) not in taken and param.type is not _FUNCTION:
+        wanted = [p for p in params if takes(p.name) and option_of(p.name) not in taken]
+        if wanted:
+            group = parser.add_argument_group(title, description)
+        for param in wanted:
+            if param.type is not _FUNCTION:
                 _add_option(group, param)
 
 
@@ -66,10 +83,13 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
     return SamplingParams.from_dict({"order": "llama.cpp", **defaults, **values})
 
 
-def refuse_option(option: str) -> None:
-    """Raise `ParameterError` for an option that is not a parameter, and suggest similar names."""
-    given: dict[str, Any] = {option.partition("=")[0].lstrip("-").replace("-", "_"): None}
-    SamplingParams(**given)
+def refuse_option(option: str, command: str) -> NoReturn:
+    """Raise `ParameterError` for an option that `command` does not have: of a parameter without an effect
+    there, or of none, with similar names."""
+    name = option.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+    if name in default_registry().catalogue.params:
+        raise ParameterError(f"{option_of(name)} is not allowed with {command}: it has no effect there")
+    raise unknown(name)
 
 
 def utf8_text(argument: str) -> str:
@@ -119,12 +139,16 @@ def _joined(param: Param, texts: list[str]) -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    for kind in (int, float):
+    for kind in (int, float, _flag):
         try:
             return kind(text)
-        except ValueError:
+        except (ValueError, KeyError):
             continue
     return text
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
 
 
 def _owners(catalogue: Catalogue) -> Iterator[tuple[str, str, list[Param]]]:

@@ -63,6 +63,10 @@ class StoppingCriteria(Stateful):
         """Whether a request with `params` needs this criterion."""
         return any(p.switch and params[p.name] != p.neutral for p in self.params)
 
+    def check_params(self, params: Mapping[str, Any]) -> None:
+        """Raise `ParameterError` for values that are allowed separately but not together. Called for requests
+        that give one of the `params`."""
+
     def confidence_top_k(self, params: Mapping[str, Any]) -> int:
         """How many of a row's likeliest tokens make its confidence. If this is not 0, the `logprobs` of drawn
         tokens are `TokenLogprob`. Asked once, of criteria with `wants_logprobs`."""

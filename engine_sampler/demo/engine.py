@@ -80,4 +80,14 @@ class DemoSession(Session):
 
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
         """The model's logits after each context."""
-        return self.engine.model.logits(contexts.values())
+        return self.forward_drafts(contexts, {})
+
+    def forward_drafts(
+        self, contexts: Mapping[RequestId, list[int]], drafts: Mapping[RequestId, Sequence[int]]
+    ) -> Any:
+        """The model's logits after each context, and after each of its drafts."""
+        return self.engine.model.logits(
+            [*context, *drafts.get(r, ())[:n]]
+            for r, context in contexts.items()
+            for n in range(1 + len(drafts.get(r, ())))
+        )

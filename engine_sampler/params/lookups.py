@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ..contract import Drafter, Sampler, Selector, StoppingCriteria
@@ -46,7 +46,7 @@ class Lookup:
 
     neutral    the neutral value of every parameter.
     numbers    the place of every parameter among them.
-    checking   the samplers, selectors and drafters that refuse some values together.
+    checks     (part, its check) of all parts that refuse some values together.
     stand_ins  the samplers that take the place of another one, and that one, by name.
     passes     what a chain of all samplers, once each, would cost at worst, in passes over the vocabulary.
     """
@@ -56,13 +56,16 @@ class Lookup:
         self.neutral = {name: param.neutral for name, param in catalogue.params.items()}
         self.numbers = {name: number for number, name in enumerate(self.neutral)}
         parts: list[Sampler | Selector] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        drafters = catalogue.drafters.values()
-        self.checking = [part for part in (*parts, *drafters) if not _has_default(part, "check")]
+        drafters, criteria = catalogue.drafters.values(), catalogue.stopping_criteria.values()
+        self.checks: list[tuple[Any, Callable[[Mapping[str, Any]], None]]] = [
+            *((part, part.check) for part in (*parts, *drafters) if not _has_default(part, "check")),
+            *((c, c.check_params) for c in criteria if not _has_default(c, "check_params")),
+        ]
         self.stand_ins = {s.name: s.instead_of for s in catalogue.samplers.values() if s.instead_of}
         self.passes = passes_of(orderable(catalogue.samplers).values())
         self.samplers = Switches(catalogue.samplers.values())
         self.selectors = Switches(catalogue.selectors.values())
-        self.stopping_criteria = Switches(catalogue.stopping_criteria.values())
+        self.stopping_criteria = Switches(criteria)
         self._orders: dict[str, tuple[str, ...]] = {}
 
     def differing(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,9 +84,9 @@ class SamplingParams(Mapping[str, Any], metaclass=_WithSignature):
         rules = resolve_order(values, known.catalogue.samplers)
         if rules:
             values |= {name: rule for name, rule in rules.items() if name not in chosen}
-        for part in known.checking:
+        for part, check in known.checks:
             if any(param.name in chosen for param in part.params):
-                call_for_add(part.name, part.check, MappingProxyType(values))
+                call_for_add(part.name, check, MappingProxyType(values))
         named = sorted({*chosen, *rules}, key=known.numbers.__getitem__)
         changed = known.differing({name: values[name] for name in named})
         _check_together(values, known.selectors.active(changed, values))

@@ -198,6 +198,7 @@ class Request(RequestEnd):
             score=self.score,
             phase_tokens=self.phases.told(len(history)),
             unenforced=self._unenforced(),
+            rewinds=0 if self.bans is None else self.bans.draws,
             captures=self._captures(),
             parser=None if self.answer is None else self.answer.parser,
         )

@@ -17,7 +17,7 @@ from ..registry import CORE_PARAMS, default_registry, unknown
 Column: TypeAlias = "np.ndarray | list[Any]"
 ParamsOrFault: TypeAlias = "SamplingParams | ParameterError"
 
-_OF_ROWS = ("seed", "min_keep", "order")
+OF_ROWS = ("seed", "min_keep", "order")
 """The parameters of a request as such that a row has."""
 
 _FOR_MIN_TOKENS = "stop_token_ids"
@@ -79,7 +79,7 @@ class RowParams:
         """The parameters that a row may have, by name."""
         catalogue = default_registry().catalogue
         parts: list[Any] = [*catalogue.samplers.values(), *catalogue.selectors.values()]
-        allowed = {param.name for part in parts for param in part.params} | {*_OF_ROWS, _FOR_MIN_TOKENS}
+        allowed = {param.name for part in parts for param in part.params} | {*OF_ROWS, _FOR_MIN_TOKENS}
         return {name: param for name, param in catalogue.params.items() if name in allowed}
 
     def _based(self, count: int, params: Any, only: SamplingParams | None) -> Sequence[SamplingParams]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arithmetic.repeats import ends_repeated
-from ..contract import Param, StoppingCriteria, StopVerdict, Vocabulary
+from ..contract import Param, ParameterError, StoppingCriteria, StopVerdict, Vocabulary
 
 
 class LoopTracker:
@@ -48,8 +48,8 @@ class LoopCriteria(StoppingCriteria):
     stop_reason "loop_detected".
 
     Formula: each of the last loop_detect_window tokens equals the one p tokens before it, for a p of at most
-    loop_detect_window // loop_detect_min_reps. `repetition_detection` looks for a number of
-    repeats instead, however short.
+    loop_detect_window // loop_detect_min_reps. A window of fewer tokens than repeats is refused, since it
+    cannot hold them. `repetition_detection` looks for a number of repeats instead, however short.
 
     loop_detect_window, loop_detect_min_reps  the criterion's own settings, in place of the request's.
     Source: exllamav3 (stop_on_loop) and TabbyAPI, from which the parameter has its name.
@@ -68,6 +68,14 @@ class LoopCriteria(StoppingCriteria):
     def __init__(self, loop_detect_window: int = 0, loop_detect_min_reps: int = 3) -> None:
         self.loop_detect_window = self.params[0].check(loop_detect_window)
         self.loop_detect_min_reps = self.params[1].check(loop_detect_min_reps)
+        self.check_params(vars(self))
+
+    def check_params(self, params: Mapping[str, Any]) -> None:
+        window, reps = params["loop_detect_window"], params["loop_detect_min_reps"]
+        if 0 < window < reps:
+            raise ParameterError(
+                f"loop_detect_window={window} is not allowed: 0, or at least loop_detect_min_reps={reps}"
+            )
 
     def new_state(
         self, params: Mapping[str, Any], prompt_token_ids: np.ndarray, vocabulary: Vocabulary
@@ -75,7 +83,7 @@ class LoopCriteria(StoppingCriteria):
         window, reps = self.loop_detect_window, self.loop_detect_min_reps
         if not window:
             window, reps = params["loop_detect_window"], params["loop_detect_min_reps"]
-        return LoopTracker(window := max(window, reps), window // reps)
+        return LoopTracker(window, window // reps)
 
     def check(self, state: LoopTracker, token_ids: Sequence[int], text: str) -> StopVerdict | None:
         found = [state.add(token_id) for token_id in token_ids]

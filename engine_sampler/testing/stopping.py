@@ -78,6 +78,7 @@ class StoppingContract(Searching):
         active = self.criterion.is_active(values_for(self.criterion, {}), nothing_known)
         assert not active, f"{self.criterion.name} is on although no parameter turns it on"
         for values in self.values():
+            self.criterion.check_params(values)
             active = self.criterion.is_active(values, self.vocabulary())
             assert active, f"{self.criterion.name} is off although {dict(values)} turns it on"
 
@@ -368,6 +369,7 @@ class StoppingContract(Searching):
             }
             with contextlib.suppress(ParameterError):
                 checked = values_for(self.criterion, {**self.own(values), **other})
+                self.criterion.check_params(checked)
                 if self.criterion.is_active(checked, self.vocabulary()):
                     mixed.append(checked)
         return mixed

@@ -23,9 +23,7 @@ def test_generate_stops_at_max_tokens(corpus):
     needs_extra()
     done = run("generate", "--prompt", "The", "--corpus", corpus, "--max-tokens", "3", "--ignore-eos")
     assert "3 tokens, length (max_tokens)" in done.stderr
-    assert re.search(
-        r"\nper token: model [\d.]+ ms, sampling [\d.]+ ms, in the first step \d+ ms", done.stderr
-    )
+    assert re.search(r"\nper row: model [\d.]+ ms, sampling [\d.]+ ms, in the first step \d+ ms", done.stderr)
 
 
 def test_generate_gives_the_same_text_for_the_same_seed(corpus):
@@ -97,7 +95,7 @@ def generate_with(model: Path, *options: str | Path):
 def test_generate_runs_a_transformers_model(model):
     done = generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos")
     assert (done.returncode, done.stderr.count("\n")) == (0, 2)
-    assert "6 tokens, length (max_tokens), seed 3\nper token: model " in done.stderr
+    assert "6 tokens, length (max_tokens), seed 3\nper row: model " in done.stderr
     assert generate_with(model, "--max-tokens", "6", "--seed", "3", "--ignore-eos").stdout == done.stdout
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine_sampler import __version__
-from engine_sampler.cli.logprobs_log import LogprobsLog
+from engine_sampler.cli.token_log import TokenLog
 from engine_sampler.grammar import Grammar
 from engine_sampler.params import SamplingParams
 from engine_sampler.scheduler import Scheduler
@@ -169,7 +169,7 @@ LETTERS = Tokenizer([b"a", b"b", b" ", b"<end>"], eos_token_ids=[3])
 
 
 def log_of(params: SamplingParams, rows: list[list[float]]) -> list[str]:
-    scheduler, log = Scheduler(4, LETTERS), LogprobsLog(LETTERS)
+    scheduler, log = Scheduler(4, LETTERS), TokenLog(LETTERS)
     request_id = scheduler.add(params)
     for values in rows:
         log.add(scheduler.step(np.log(np.array([values], np.float32))))
@@ -195,7 +195,7 @@ def test_requests_without_logprobs_have_no_lines():
 
 
 def test_every_sibling_has_the_lines_of_its_own_tokens():
-    scheduler, log = Scheduler(4, LETTERS), LogprobsLog(LETTERS)
+    scheduler, log = Scheduler(4, LETTERS), TokenLog(LETTERS)
     request_ids = scheduler.add_group(SamplingParams(n=3, max_tokens=4, logprobs=0, ignore_eos=True, seed=1))
     while scheduler.request_ids:
         log.add(scheduler.step(np.zeros((3, 4), np.float32)))

@@ -57,7 +57,7 @@ class TestLoop(StoppingContract):
     params = (
         {"loop_detect_window": 3},
         {"loop_detect_window": 8, "loop_detect_min_reps": 2},
-        {"loop_detect_window": 2, "loop_detect_min_reps": 5},
+        {"loop_detect_window": 5, "loop_detect_min_reps": 5},
     )
     called = LoopCriteria(4, 2)
 

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_sampler import SamplingParams, Scheduler
+from engine_sampler import ParameterError, SamplingParams, Scheduler
 from engine_sampler.arithmetic import repeats
-from engine_sampler.stopping import loop
+from engine_sampler.stopping import LoopCriteria, loop
 from engine_sampler.stopping.loop import LoopTracker
 
 from ..conftest import example_count
@@ -64,6 +65,17 @@ def test_it_looks_at_the_window_rarely(text: str, monkeypatch: pytest.MonkeyPatc
     verdicts = [tracker.add(token) for token in tokens.tolist()]
     assert not any(verdicts)
     assert looks < 6000 // 10
+
+
+@pytest.mark.parametrize("make", [LoopCriteria, SamplingParams])
+def test_a_window_that_cannot_hold_the_repeats_is_refused(make: Any) -> None:
+    allowed = "loop_detect_window=4 is not allowed: 0, or at least loop_detect_min_reps=9"
+    with pytest.raises(ParameterError, match=f"^{allowed}$"):
+        make(loop_detect_window=4, loop_detect_min_reps=9)
+    with pytest.raises(ParameterError, match="at least loop_detect_min_reps=3"):
+        make(loop_detect_window=2)
+    assert make(loop_detect_window=9, loop_detect_min_reps=9).loop_detect_window == 9
+    assert make(loop_detect_min_reps=9).loop_detect_window == 0
 
 
 def test_in_a_scheduler_a_loop_ends_the_output_and_the_prompt_does_not_count() -> None:

@@ -31,7 +31,7 @@ class StoppingServer(uvicorn.Server):  # type: ignore[misc,unused-ignore]
 
 def build_app(served: ServedModel) -> FastAPI:
     """The app of a model."""
-    engine = ServingEngine(served.session)
+    engine = ServingEngine(served.session, drafter=served.drafter)
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:

@@ -36,6 +36,10 @@ def serve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tool-family", default="auto", metavar="NAME", help=family)
     unknown = "what becomes of keys that it does not know (default: log, once each)"
     parser.add_argument("--unknown", choices=("error", "log", "ignore"), default="log", help=unknown)
+    drafter = (
+        "what drafts tokens for requests that name no drafter: grammar, ngram, or a plugin's; repeatable"
+    )
+    parser.add_argument("--drafter", action="append", metavar="NAME", help=drafter)
     requests = "requests that run at once, each with its part of the memory of --gguf (default: 8)"
     parser.add_argument("--max-requests", type=int, default=8, metavar="N", help=requests)
     parser.add_argument("--backend", default="auto", metavar="NAME", help="sampling backend (default: auto)")
@@ -68,7 +72,7 @@ def model_of(arguments: argparse.Namespace) -> ServedModel:
         family = _family_of(text) if path or text else DEMO_FAMILY
     render = plain if text is None else jinja(text, **session.template_tokens)
     name = Path(path).stem if path else "demo"
-    return ServedModel(session, name, family, render, arguments.unknown)
+    return ServedModel(session, name, family, render, arguments.unknown, arguments.drafter)
 
 
 def _session_of(arguments: argparse.Namespace) -> Session:

@@ -6,16 +6,24 @@ import itertools
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from engine_sampler import Logprobs, RequestLimits, SamplingParams, StepResult
+from engine_sampler import GivenLogprobs, Logprobs, RequestLimits, SamplingMask, SamplingParams, StepResult
 from engine_sampler.session import Session
 
 logger = logging.getLogger("engine_sampler")
+
+
+class Details(NamedTuple):
+    """What a step reports of its rows, where a request of it asks for that."""
+
+    logprobs: Logprobs | None = None
+    given_logprobs: GivenLogprobs | None = None
+    sampling_mask: SamplingMask | None = None
 
 
 @dataclass(frozen=True)
@@ -23,14 +31,14 @@ class Update:
     """What one step gave one request.
 
     number         which of the requests that were added together, from 0
-    logprobs       those of the whole step, in which the request has `rows`
+    details        those of the whole step, in which the request has `rows`
     finish_reason  None while the request continues; `error` says why it is "error"
     """
 
     number: int
     token_ids: Sequence[int] = ()
     text: str = ""
-    logprobs: Logprobs | None = None
+    details: Details = Details()
     rows: range = range(0)
     finish_reason: str | None = None
     error: str | None = None
@@ -52,6 +60,7 @@ class ServingEngine:
     max_live   requests that run or wait; further ones are refused
     limits     what one request may ask for, since clients may be hostile
     max_length  tokens of a request, its prompt included, if the model has no limit of its own
+    drafter    what drafts tokens for requests that name no `drafter`
     """
 
     def __init__(
@@ -61,12 +70,14 @@ class ServingEngine:
         max_live: int = 1024,
         limits: RequestLimits | None = None,
         max_length: int = 8192,
+        drafter: str | Sequence[str] | None = None,
     ) -> None:
         self.session, self.scheduler = session, session.scheduler
         self.scheduler.limits = limits or RequestLimits()
         self.scheduler.max_model_len = self.scheduler.max_model_len or max_length
         self.max_batch, self.max_live = min(max_batch, session.max_requests or max_batch), max_live
-        self.is_stopped = False
+        session.check(SamplingParams(drafter=drafter))
+        self.drafter, self.is_stopped = drafter, False
         self._numbers = itertools.count()
         self._contexts: dict[int, list[int]] = {}
         self._receivers: dict[int, tuple[Deliver, int]] = {}
@@ -97,6 +108,7 @@ class ServingEngine:
         Compiles their grammar, on the thread of the caller. Raises ParameterError for what is not allowed,
         and BusyError.
         """
+        self.session.check(params)
         n = params.n
         with self._membership:
             if self.is_stopped or len(self._receivers) + n * len(prompts) > self.max_live:
@@ -150,25 +162,25 @@ class ServingEngine:
             self._work.wait()
             self._work.clear()
             return
-        forward = device.submit(self.session.forward, {i: self._contexts[i] for i in ids})
+        drafts = self.scheduler.draft(ids, drafter=self.drafter) if self.session.checks_drafts else {}
+        forward = device.submit(self.session.forward_drafts, {i: self._contexts[i] for i in ids}, drafts)
         try:
             self.scheduler.prepare(ids)  # grammar masks, while the forward pass runs
-            result = self.scheduler.step(forward.result(), ids)
+            result = self.scheduler.step(forward.result(), ids, drafts or None)
         except Exception as error:  # the model has failed: what it knows of these requests is in doubt
             logger.exception("a step of %d requests failed", len(ids))
             wait([forward])
             for i in ids:
                 self._end(i, "error", f"the model failed: {type(error).__name__}")
         else:
-            self._deliver(result)
+            self._deliver(result, drafts)
 
-    def _deliver(self, result: StepResult) -> None:
+    def _deliver(self, result: StepResult, drafts: Mapping[Any, Sequence[int]]) -> None:
         request_ids: list[Any] = result.request_ids
         for row, i in enumerate(request_ids):
+            self.session.follow(self._contexts[i], result, row, drafts.get(i, ()))
             if result.rewinds and (count := result.rewinds[row]):
-                del self._contexts[i][-count:], self._withheld[i][-count:]
-                self.session.rewind(i, len(self._contexts[i]))
-            self._contexts[i] += result.tokens(row)
+                del self._withheld[i][-count:]
             for update in self._updates(result, row, i):
                 self._receivers[i][0](update)
             if result.finish_reasons[row] is not None:
@@ -184,13 +196,11 @@ class ServingEngine:
             finish_reason=result.finish_reasons[row],
             error=result.errors[row],
         )
+        details = Details(result.logprobs, result.given_logprobs, result.sampling_mask)
         withheld = result.withheld[row] if result.withheld else 0
         if not withheld and i not in self._withheld:
-            return [replace(end, token_ids=tokens, logprobs=result.logprobs, rows=rows)]
-        given = (
-            Update(number, [t], "", result.logprobs, range(r, r + 1))
-            for t, r in zip(tokens, rows, strict=True)
-        )
+            return [replace(end, token_ids=tokens, details=details, rows=rows)]
+        given = (Update(number, [t], "", details, range(r, r + 1)) for t, r in zip(tokens, rows, strict=True))
         updates = [*self._withheld.get(i, ()), *given]
         certain = len(updates) - withheld
         self._withheld[i] = updates[certain:]

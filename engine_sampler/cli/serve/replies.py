@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from engine_sampler import ParameterError, SamplingParams, Tokenizer
+from engine_sampler import ParameterError, SamplingMask, SamplingParams, Tokenizer
 from engine_sampler.messages import (
     ChatChoice,
     ChatChunk,
@@ -36,6 +36,12 @@ MAX_BODY = 8 << 20
 MAX_ANSWERS = 128
 """The answers of a request: `n` for each of its prompts."""
 
+MAX_SURVIVORS = 1 << 20
+"""The ids in all sampling masks of a request; later tokens have none."""
+
+HOW = ("echo", "return_token_ids")
+"""Keys of a body that say how it is answered, and are not for `SamplingParams`."""
+
 DONE = "data: [DONE]\n\n"
 """The end of a stream."""
 
@@ -48,6 +54,7 @@ class ServedModel:
     family  how it writes thoughts and calls: a name in `TOOL_FAMILIES`
     render  its chat template: `render(messages, tools) -> text`
     unknown  what becomes of keys of a body that are not known here, as in `SamplingParams.from_dict`
+    drafter  what drafts tokens for requests that name no `drafter`
     """
 
     session: Session
@@ -55,6 +62,7 @@ class ServedModel:
     family: str
     render: Callable[[Any, Any], str]
     unknown: Literal["error", "log", "ignore"] = "error"
+    drafter: Sequence[str] | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -166,18 +174,21 @@ class Reply:
         if not isinstance(options, Mapping):
             raise ParameterError("stream_options: an object is allowed")
         self.has_usage = bool(options.get("include_usage"))
+        self.has_token_ids = bool(body.get("return_token_ids"))
         params = self.params
+        self.has_lists = self.has_token_ids or bool(params.return_sampling_mask)
+        served.session.check(params)
         served.session.scheduler.limits.check(params, len(served.tokenizer))
         for name, value, neutral in (
             ("use_beam_search", params.use_beam_search, False),
             ("prompt_logprobs", params.prompt_logprobs, None),
             ("prompt_logprob_token_ids", params.prompt_logprob_token_ids, None),
-            ("logprob_token_ids", params.logprob_token_ids, None),
-            ("return_sampling_mask", params.return_sampling_mask, 0),
             ("best_of", params.best_of or params.n, params.n),
         ):
             if value != neutral:
                 raise ParameterError(f"{name}={value!r} is not allowed: this server takes {neutral!r}")
+        if params.logprob_token_ids is not None and params.logprobs is None:
+            raise ParameterError("logprob_token_ids is not allowed without logprobs, which has these tokens")
         self.count = params.n * len(asked)
         if self.count > MAX_ANSWERS:
             raise ParameterError(f"prompt: {self.count} answers are not allowed: at most {MAX_ANSWERS}")
@@ -188,6 +199,8 @@ class Reply:
         self.usage = ChatUsage(sum(map(len, self.prompts)), 0)
         self.finish_reasons: dict[int, str] = {}
         self.errors: dict[int, str] = {}
+        self.lists: list[dict[str, list[Any]]] = [{} for _ in range(self.count)]
+        self.room = MAX_SURVIVORS
 
     @property
     def is_done(self) -> bool:
@@ -202,6 +215,8 @@ class Reply:
         """The events of a stream for an update."""
         self.usage.completion_tokens += len(update.token_ids)
         chunks = self._chunks(update)
+        if update.token_ids and self.has_lists:
+            chunks[-1]["choices"][0] |= self._listed(update)
         if update.error is not None:
             self.errors[update.number] = update.error
         return [_event(chunk) for chunk in chunks]
@@ -219,7 +234,27 @@ class Reply:
         """All answers at once. Raises `RefusedError` if none is whole."""
         if self.error is not None:
             raise RefusedError(500, server_error(self.error))
-        return self._whole()
+        answer = self._whole()
+        for choice, lists in zip(answer["choices"], self.lists, strict=True):
+            choice |= lists
+        return answer
+
+    def _listed(self, update: Update) -> dict[str, Any]:
+        """The lists of a choice that have an entry for each token, as in vLLM."""
+        lists: dict[str, list[Any]] = {"token_ids": [*update.token_ids]} if self.has_token_ids else {}
+        if update.details.sampling_mask is not None and self.params.return_sampling_mask:
+            lists["sampling_mask"] = [self._survivors(update.details.sampling_mask, r) for r in update.rows]
+        for name, entries in lists.items():
+            self.lists[update.number].setdefault(name, []).extend(entries)
+        return lists
+
+    def _survivors(self, mask: SamplingMask, row: int) -> list[int] | None:
+        """The tokens that a row was drawn from; None if they are more than may be listed."""
+        ids, most = mask.row(row), self.params.return_sampling_mask
+        if ids is None or len(ids) > self.room or len(ids) > most > 0:
+            return None
+        self.room -= len(ids)
+        return ids.tolist()
 
     def _chunks(self, update: Update) -> list[dict[str, Any]]:
         raise NotImplementedError
@@ -229,6 +264,11 @@ class Reply:
 
     def _whole(self) -> dict[str, Any]:
         raise NotImplementedError
+
+
+def _rest(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a body is for `SamplingParams`."""
+    return {key: value for key, value in body.items() if key not in HOW}
 
 
 def _event(chunk: Mapping[str, Any]) -> str:
@@ -242,7 +282,7 @@ class ChatReply(Reply):
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
         self.form = form = ChatFormat.from_dict(body, served.family, preamble=False, unknown=served.unknown)
-        self.params = form.params(body, served.tokenizer)
+        self.params = form.params(_rest(body), served.tokenizer)
         try:  # the template; a message that goes on stands behind its text
             messages = body["messages"][: -1 if form.prefix else None]
             text = served.render(messages, body.get("tools")) + form.prefix
@@ -252,16 +292,18 @@ class ChatReply(Reply):
         parser = form.parser(served.tokenizer, stop=body.get("stop"))
         self.parsers = [parser.fork() for _ in range(self.count)]
         self.logprobs: list[list[Any]] = [[] for _ in self.parsers]
+        self.prompt = {"prompt_token_ids": [*self.prompts[0]]} if self.has_token_ids else {}
 
     def first(self) -> list[str]:
         roles = ({"role": "assistant", "content": ""} for _ in self.parsers)
-        return [_event(self._chunk(role, number)) for number, role in enumerate(roles)]
+        return [_event(self._chunk(role, number) | self.prompt) for number, role in enumerate(roles)]
 
     def _chunks(self, update: Update) -> list[dict[str, Any]]:
         number, parser, logprobs = update.number, self.parsers[update.number], None
         events = parser.feed(update.token_ids)
-        if update.logprobs is not None:
-            logprobs = chat_logprobs(self.served.tokenizer, update.logprobs, update.rows)
+        given = update.details.given_logprobs
+        if update.details.logprobs is not None:
+            logprobs = chat_logprobs(self.served.tokenizer, update.details.logprobs, update.rows, given)
             self.logprobs[number] += logprobs["content"]
         if update.finish_reason is not None:
             events += parser.finish()
@@ -269,7 +311,7 @@ class ChatReply(Reply):
         finish_reason = chat_finish_reason(parser, update.finish_reason)
         if finish_reason is not None:
             self.finish_reasons[number] = finish_reason
-        deltas = self.form.deltas(events) or ([{}] if finish_reason or logprobs else [])
+        deltas = self.form.deltas(events) or ([{}] if finish_reason or logprobs or self.has_lists else [])
         chunks = [self._chunk(delta, number) for delta in deltas[:-1]]
         return chunks + [self._chunk(delta, number, finish_reason, logprobs) for delta in deltas[-1:]]
 
@@ -289,7 +331,7 @@ class ChatReply(Reply):
             )
             for number, parser in enumerate(self.parsers)
         ]
-        return ChatCompletion(self.name, self.served.name, choices, self.usage).as_dict()
+        return ChatCompletion(self.name, self.served.name, choices, self.usage).as_dict() | self.prompt
 
 
 class TextReply(Reply):
@@ -298,8 +340,7 @@ class TextReply(Reply):
     prefix, source = "cmpl", "prompt"
 
     def __init__(self, body: Mapping[str, Any], served: ServedModel) -> None:
-        rest = {key: value for key, value in body.items() if key != "echo"}
-        self.params = SamplingParams.from_dict(rest, unknown=served.unknown)
+        self.params = SamplingParams.from_dict(_rest(body), unknown=served.unknown)
         asked = _prompts_in(body.get("prompt"), len(served.tokenizer))
         super().__init__(body, served, asked)
         texts = asked if body.get("echo") else [""] * len(asked)
@@ -309,24 +350,26 @@ class TextReply(Reply):
         self.offsets = [TextOffset(served.tokenizer, len(text), skip) for text in self.texts]
         self.logprobs: list[dict[str, list[Any]]] = [{} for _ in self.texts]
         self.created = int(time.time())
+        if self.has_token_ids:
+            self.lists = [{"prompt_token_ids": [*prompt]} for prompt in self.prompts for _ in range(n)]
 
     def first(self) -> list[str]:
-        echoed = ((number, text) for number, text in enumerate(self.texts) if text)
-        return [_event(self._chunk(_choice(*one))) for one in echoed]
+        begun = (_choice(number, text) | self.lists[number] for number, text in enumerate(self.texts))
+        return [_event(self._chunk(one)) for one in begun if one["text"] or self.has_token_ids]
 
     def _chunks(self, update: Update) -> list[dict[str, Any]]:
         number, logprobs = update.number, None
         self.texts[number] += update.text
-        if update.logprobs is not None:
-            logprobs = completion_logprobs(
-                self.served.tokenizer, update.logprobs, update.rows, self.offsets[number]
-            )
+        table, given = update.details.logprobs, update.details.given_logprobs
+        if table is not None:
+            offset = self.offsets[number]
+            logprobs = completion_logprobs(self.served.tokenizer, table, update.rows, offset, given)
             for name, values in logprobs.items():
                 self.logprobs[number].setdefault(name, []).extend(values)
         finish_reason = "stop" if update.finish_reason == "repetition" else update.finish_reason
         if finish_reason is not None:
             self.finish_reasons[number] = finish_reason
-        if not (update.text or logprobs or finish_reason):
+        if not (update.text or logprobs or finish_reason or self.has_lists):
             return []
         return [self._chunk(_choice(number, update.text, logprobs, finish_reason))]
 

@@ -22,7 +22,7 @@ class ThreadingChatServer(ThreadingHTTPServer):
     """
 
     def __init__(self, address: tuple[str, int], served: ServedModel) -> None:
-        self.served, self.engine = served, ServingEngine(served.session)
+        self.served, self.engine = served, ServingEngine(served.session, drafter=served.drafter)
         super().__init__(address, _Handler)
         self.engine.start()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...arithmetic import Logprobs
+from ...arithmetic import GivenLogprobs, Logprobs
+from ...arithmetic.given import RowGiven
+from ...arithmetic.logprobs import RowLogprobs
 from ...requests.detokenizer import Detokenizer
 from ...tokenizer import Tokenizer
 from ..parser import MessageParser
@@ -141,23 +143,39 @@ def _entry(data: bytes, logprob: float) -> dict[str, Any]:
     return {"token": _name(data), "logprob": logprob, "bytes": list(data)}
 
 
-def _rows(logprobs: Logprobs, rows: Iterable[int]) -> list[list[tuple[int, float]]]:
-    """The entries of some rows that have any: ids with their logprobs, the chosen token first."""
-    found = []
+_Entries = list[tuple[int, float]]
+
+
+def _entries(row: RowLogprobs | RowGiven) -> _Entries:
+    """The ids of a row with their logprobs."""
+    values = (max(one, -9999.0) for one in row.logprobs.tolist())  # JSON has no infinity
+    return list(zip(row.token_ids.tolist(), values, strict=True))
+
+
+def _rows(
+    logprobs: Logprobs, rows: Iterable[int], given: GivenLogprobs | None
+) -> Iterator[tuple[_Entries, _Entries]]:
+    """The entries of some rows that have any, the chosen token first, and those of the named tokens."""
     for row in rows:
-        entries = logprobs.row(row)
-        values = (max(one, -9999.0) for one in entries.logprobs.tolist())  # JSON has no infinity
-        found.append(list(zip(entries.token_ids.tolist(), values, strict=True)))
-    return [row for row in found if row]
+        if entries := _entries(logprobs.row(row)):
+            yield entries, [] if given is None else _entries(given.row(row))
 
 
-def chat_logprobs(tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int]) -> dict[str, Any]:
+def chat_logprobs(
+    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], given: GivenLogprobs | None = None
+) -> dict[str, Any]:
     """The logprobs of some rows of a step as chat completions give them; the chosen token is among the top
-    ones only if it is one of them."""
+    ones only if it is one of them.
+
+    given  those of `logprob_token_ids`. As in vLLM, the top ones of a row that has any are the chosen token
+           and these, in their order.
+    """
     content, data_of = [], tokenizer.token_bytes
-    for (chosen, logprob), *others in _rows(logprobs, rows):
-        best = sorted(dict([(chosen, logprob), *others]).items(), key=lambda one: (-one[1], one[0]))
-        top = [_entry(data_of[token_id], value) for token_id, value in best[: len(others)]]
+    for ((chosen, logprob), *others), named in _rows(logprobs, rows, given):
+        best = list(dict([(chosen, logprob), *(named or others)]).items())
+        if not named:
+            best = sorted(best, key=lambda one: (-one[1], one[0]))[: len(others)]
+        top = [_entry(data_of[token_id], value) for token_id, value in best]
         content.append({**_entry(data_of[chosen], logprob), "top_logprobs": top})
     return {"content": content, "refusal": None}
 
@@ -189,18 +207,24 @@ class TextOffset:
 
 
 def completion_logprobs(
-    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], text_offset: int | TextOffset = 0
+    tokenizer: Tokenizer,
+    logprobs: Logprobs,
+    rows: Iterable[int],
+    text_offset: int | TextOffset = 0,
+    given: GivenLogprobs | None = None,
 ) -> dict[str, Any]:
     """The logprobs of some rows of a step as OpenAI's older completions give them. Of tokens with the same
     text, `top_logprobs` has the likeliest.
 
     text_offset  the number of characters before the first of the tokens; for an answer in chunks the same
                  `TextOffset` each time, which knows of characters that tokens before have begun
+    given        as for `chat_logprobs`
     """
     form: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     place = text_offset if isinstance(text_offset, TextOffset) else TextOffset(tokenizer, text_offset)
-    for row in _rows(logprobs, rows):
-        entries = [(_name(tokenizer.token_bytes[token_id], "bytes:"), value) for token_id, value in row]
+    for (chosen, *others), named in _rows(logprobs, rows, given):
+        listed = [chosen, *(named or others)]
+        entries = [(_name(tokenizer.token_bytes[token_id], "bytes:"), value) for token_id, value in listed]
         form["tokens"].append(entries[0][0])
         form["token_logprobs"].append(entries[0][1])
         best: dict[str, float] = {}
@@ -208,5 +232,5 @@ def completion_logprobs(
             best.setdefault(name, value)
         form["top_logprobs"].append(best)
         form["text_offset"].append(place.characters)
-        place.pass_by(row[0][0])
+        place.pass_by(chosen[0])
     return form

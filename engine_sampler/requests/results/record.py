@@ -108,6 +108,7 @@ class Record(_PlainJson):
                         phases.
     unenforced          what its JSON Schema requires but its grammar does not, in words (`unsupported`), and
                         why a ban has let text stay, the first time.
+    rewinds             how often text that came has been taken back (`banned_strings`, `banned_regex`).
     captures            what the rules of its grammar with the attribute `capture` match in the output so far
                         (`CompiledGrammar.captures`): by name, with places in `token_ids`, and in their bytes
                         without special tokens. {} for a grammar without; None where finding them takes too
@@ -129,6 +130,7 @@ class Record(_PlainJson):
     score: float | None = field(default=None)
     phase_tokens: dict[str, int] | None = field(default=None)
     unenforced: list[str] = field(default_factory=list)
+    rewinds: int = 0
     captures: MadeWhenRead[Any] = MadeWhenRead(NoCaptures())
     parser: Any = field(default=None, repr=False, compare=False)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -72,7 +73,7 @@ class Session(AnySession):
         self._cached: dict[RequestId, int] = {}
         """How many tokens of each request are in the cache."""
         self._rows: dict[RequestId, np.ndarray] = {}
-        """The logits after these tokens."""
+        """The logits after these tokens. A request whose pass was interrupted has none."""
 
     def encode(self, prompt: str) -> list[int]:
         instance_of(str, "prompt", prompt, "a text")
@@ -84,20 +85,45 @@ class Session(AnySession):
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> np.ndarray:
         """float32 [rows, vocab], valid until the next call; only new tokens run through the model. A request
         without one, which was postponed, gets the same logits again."""
+        return self.forward_drafts(contexts, {})
+
+    def forward_drafts(
+        self, contexts: Mapping[RequestId, list[int]], drafts: Mapping[RequestId, Sequence[int]]
+    ) -> np.ndarray:
+        """As `forward`, and the logits after each draft, in the same pass. Their last bits may differ from
+        those of a pass for one token."""
         for request_id in contexts.keys() - self._rows.keys():
             self.forget(request_id)  # the pass of its tokens was interrupted, if there was one
-        grown = [r for r, token_ids in contexts.items() if len(token_ids) > self._cached.get(r, 0)]
-        self._rows = {r: row.copy() for r, row in self._rows.items() if r not in grown}
+        cached, rows = self._cached, self._rows
+        kept = {r: rows[r].copy() for r, ids in contexts.items() if len(ids) == cached.get(r)}
+        self._rows = {r: row.copy() for r, row in rows.items() if r not in contexts}
         new: list[tuple[int, int, int, int]] = []
-        for row, request_id in enumerate(grown):
-            token_ids, sequence = contexts[request_id], self._sequence_of(request_id)
-            cached = self._cached.get(request_id, 0)
-            last = len(token_ids) - 1
-            new += [(token_ids[i], i, sequence, row if i == last else -1) for i in range(cached, last + 1)]
-            self._cached[request_id] = last + 1
-        logits = self._model.run(new, len(grown))
-        self._rows.update(zip(grown, logits, strict=True))
-        return logits if len(grown) == len(contexts) else np.stack([self._rows[r] for r in contexts])
+        ends = [0]
+        for request_id, context in contexts.items():
+            token_ids, sequence = [*context, *drafts.get(request_id, ())], self._sequence_of(request_id)
+            begin, first = cached.get(request_id, 0), max(len(context) - 1, cached.get(request_id, 0))
+            places = range(begin, len(token_ids))
+            new += [(token_ids[i], i, sequence, ends[-1] + i - first if i >= first else -1) for i in places]
+            cached[request_id] = len(token_ids)
+            ends.append(ends[-1] + len(token_ids) - first)
+        logits = self._model.run(new, ends[-1])
+        parts = [logits[begin:end] for begin, end in itertools.pairwise(ends)]
+        if kept:
+            parts = [
+                np.concatenate([kept[r][None], part]) if r in kept else part
+                for r, part in zip(contexts, parts, strict=True)
+            ]
+            logits = np.concatenate(parts)
+        self._rows |= {r: part[-1] for r, part in zip(contexts, parts, strict=True)}
+        return logits
+
+    def rewind(self, request_id: RequestId, length: int) -> None:
+        """Cut a request's cache, if the model's can be cut."""
+        kept = min(self._cached.get(request_id, 0), length - 1)  # the last token runs again, for its logits
+        if kept > 0 and self._model.clear(self._sequences[request_id], kept):
+            self._cached[request_id] = kept
+        else:
+            self.forget(request_id)
 
     def forget(self, request_id: RequestId) -> None:
         self._cached.pop(request_id, None)
@@ -177,8 +203,10 @@ class _Model:
         """The logits of the last batch, which had this many rows."""
         return np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), (rows, self._vocab_size))
 
-    def clear(self, sequence: int) -> None:
-        self._lib.llama_memory_seq_rm(self._lib.llama_get_memory(self._context), sequence, -1, -1)
+    def clear(self, sequence: int, begin: int = -1) -> bool:
+        """Drop a sequence from a position on, or all of it; False where only all of it can be dropped."""
+        memory = self._lib.llama_get_memory(self._context)
+        return bool(self._lib.llama_memory_seq_rm(memory, sequence, begin, -1))
 
     def _fill(self, tokens: list[tuple[int, int, int, int]]) -> None:
         batch: Any = self._batch

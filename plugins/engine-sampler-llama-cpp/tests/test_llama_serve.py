@@ -25,7 +25,8 @@ def test_a_gguf_file_is_served_with_its_own_template(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     model = tiny_gguf.write_model(tmp_path / "tiny.gguf", chat_template=TEMPLATE)
     options = {"gguf": str(model), "transformers": None, "backend": "auto", "chat_template": None}
-    served = model_of(Namespace(**options, tool_family="auto", max_requests=2, unknown="log"))
+    options |= {"tool_family": "auto", "max_requests": 2, "unknown": "log", "drafter": ["ngram"]}
+    served = model_of(Namespace(**options))
     assert (served.name, served.family) == ("tiny", "mistral")
     text = served.render([{"content": "the cat"}], None)
     assert text == "<s>the cat[TOOL_CALLS]"

@@ -63,6 +63,24 @@ def test_requests_share_the_model_and_keep_their_texts(model: Path) -> None:
         assert session.scheduler.record(request).token_ids == by_session(model, own, prompt).token_ids
 
 
+@pytest.mark.parametrize(
+    "settings", [{"regex": "(on the )+"}, {"regex": "((on|at) the )+", "banned_strings": ["on the on"]}]
+)
+def test_drafts_change_no_token(model: Path, settings: dict[str, Any]) -> None:
+    sessions = [Session(str(model), max_requests=2) for _ in range(2)]
+    for session, drafter in zip(sessions, ([], ["grammar", "ngram"]), strict=True):
+        for seed in (1, 2):
+            params = SamplingParams(**settings, seed=seed, max_tokens=60, drafter=drafter)
+            session.add(params, PROMPT + PROMPT, seed)
+        while session.scheduler.request_ids:
+            session.step()
+    plain, drafting = sessions
+    for seed in (1, 2):
+        assert plain.scheduler.record(seed).token_ids == drafting.scheduler.record(seed).token_ids
+    assert 0 < drafting.accepted < drafting.drafted
+    assert drafting.steps < plain.steps
+
+
 def test_a_removed_request_frees_its_sequence(model: Path) -> None:
     session = Session(str(model), max_requests=2)
     first = session.add(SamplingParams(temperature=0), "the")

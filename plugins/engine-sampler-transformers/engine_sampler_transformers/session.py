@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 class _Cache(NamedTuple):
-    """A request's cache as keywords of the model, its number of tokens, and the logits after them."""
+    """A request's cache as keywords of the model, its number of tokens, and the logits after them, or None."""
 
     keywords: dict[str, Any]
     tokens: int
@@ -78,7 +78,7 @@ class Session(AnySession):
         self.template_tokens = {name: getattr(self._tokenizer, name) or "" for name in names}
         self._caches: dict[RequestId, _Cache] = {}
         parameters = inspect.signature(self._model.forward).parameters
-        self._only_last = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
+        self._keeps_logits = "logits_to_keep" in parameters
 
     def encode(self, prompt: str) -> list[int]:
         """The prompt's tokens, after the special tokens that the tokenizer prepends."""
@@ -91,27 +91,55 @@ class Session(AnySession):
     def forward(self, contexts: Mapping[RequestId, list[int]]) -> Any:
         """Logits after each context, a float tensor [rows, width] on the host: the same again for a request
         without a new token, which was postponed."""
+        return self.forward_drafts(contexts, {})
+
+    def forward_drafts(
+        self, contexts: Mapping[RequestId, list[int]], drafts: Mapping[RequestId, Sequence[int]]
+    ) -> Any:
+        """As `forward`, and the logits after each draft, in the same pass. Their last bits may differ from
+        those of a pass for one token."""
         import torch
 
         with torch.inference_mode():
-            return torch.cat([self._logits(r, token_ids) for r, token_ids in contexts.items()]).cpu()
+            return torch.cat([self._logits(r, ids, drafts.get(r, ())) for r, ids in contexts.items()]).cpu()
+
+    @property
+    def checks_drafts(self) -> bool:
+        """Not for recurrent models, whose state cannot be cut."""
+        return not getattr(self._model, "_is_stateful", False)
+
+    def rewind(self, request_id: RequestId, length: int) -> None:
+        """Cut a request's cache, if it is one that can be cut."""
+        cache = self._caches.pop(request_id, None)
+        past = None if cache is None else cache.keywords.get("past_key_values")
+        if cache is None or not hasattr(past, "crop"):
+            return
+        kept = min(cache.tokens, length - 1)  # the last token runs again, for its logits
+        with contextlib.suppress(RuntimeError, ValueError):  # not in every model can all layers be cut
+            past.crop(kept - cache.tokens)
+            self._caches[request_id] = _Cache(cache.keywords, kept, None)
 
     def forget(self, request_id: RequestId) -> None:
         """Drop a request's cache."""
         self._caches.pop(request_id, None)
 
-    def _logits(self, request_id: RequestId, token_ids: list[int]) -> Any:
-        """Logits [1, width] after `token_ids`, a prefix of which is in the cache."""
+    def _logits(self, request_id: RequestId, context: list[int], draft: Sequence[int]) -> Any:
+        """Logits [1 + k, width] after a context, a prefix of which is in the cache, and each token of its
+        draft."""
         import torch
 
         cache = self._caches.get(request_id, _Cache({}, 0, None))
-        if cache.tokens == len(token_ids):
+        new = [*context[cache.tokens :], *draft]
+        if not new:
             return cache.logits
-        new = torch.tensor([token_ids[cache.tokens :]], device=self._model.device)
-        outputs = self._model(input_ids=new, use_cache=True, **cache.keywords, **self._only_last)
+        known = [cache.logits] if cache.tokens == len(context) else []
+        wanted = 1 + len(draft) - len(known)
+        only_last = {"logits_to_keep": wanted} if self._keeps_logits else {}
+        ids = torch.tensor([new], device=self._model.device)
+        outputs = self._model(input_ids=ids, use_cache=True, **cache.keywords, **only_last)
         keywords = {name: outputs[name] for name in _CACHE_NAMES if name in outputs}
-        logits = outputs.logits[:, -1].clone()  # the others are not kept
-        self._caches[request_id] = _Cache(keywords, len(token_ids), logits)
+        logits = torch.cat([*known, outputs.logits[0, -wanted:]])  # the others are not kept
+        self._caches[request_id] = _Cache(keywords, len(context) + len(draft), logits[-1:].clone())
         return logits
 
 

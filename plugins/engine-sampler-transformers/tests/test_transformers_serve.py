@@ -25,7 +25,8 @@ def test_a_model_from_a_directory_is_served_with_a_template(tmp_path: Path) -> N
     save_model(folder)
     (folder / "chat_template.jinja").write_text("{{ messages[0].content }}[TOOL_CALLS]{{ eos_token }}")
     options = {"gguf": None, "transformers": str(folder), "backend": "auto", "chat_template": None}
-    served = model_of(Namespace(**options, tool_family="auto", max_requests=2, unknown="log"))
+    options |= {"tool_family": "auto", "max_requests": 2, "unknown": "log", "drafter": ["ngram"]}
+    served = model_of(Namespace(**options))
     assert (served.name, served.family) == ("tiny", "mistral")
     assert served.render([{"content": "a"}], None) == "a[TOOL_CALLS]<eos>"
     engine = ServingEngine(served.session)

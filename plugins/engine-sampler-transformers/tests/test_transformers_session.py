@@ -8,7 +8,7 @@ import pytest
 from engine_sampler_transformers import Session
 from transformers_models import byte_tokenizer, save_model
 
-from engine_sampler import SamplingParams
+from engine_sampler import ParameterError, SamplingParams
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -43,6 +43,21 @@ def test_a_greedy_request_gets_the_tokens_of_its_own_generate(session, folder):
     assert session.scheduler.record(request_id).token_ids == expected
 
 
+@pytest.mark.parametrize("settings", [{}, {"banned_strings": ["a", "ab", "eo"], "temperature": 0.6}])
+def test_drafts_change_no_token(folder, settings):
+    sessions = [Session(str(folder)) for _ in range(2)]
+    for session, drafter in zip(sessions, (None, "ngram"), strict=True):
+        for seed in (1, 2):
+            params = SamplingParams(**settings, seed=seed, max_tokens=60, top_k=3, drafter=drafter)
+            session.add(params, "hello hello hello", seed)
+        finish(session)
+    plain, drafting = sessions
+    for seed in (1, 2):
+        assert plain.scheduler.record(seed).token_ids == drafting.scheduler.record(seed).token_ids
+    assert 0 < drafting.accepted < drafting.drafted
+    assert drafting.steps < plain.steps
+
+
 def test_a_recurrent_model_is_supported(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.MambaConfig(
@@ -63,6 +78,8 @@ def test_a_recurrent_model_is_supported(tmp_path):
     finish(session)
     expected = model.generate(**byte_tokenizer()("hello", return_tensors="pt"), max_new_tokens=8)[0, 5:]
     assert session.scheduler.record(request_id).token_ids == expected.tolist()
+    with pytest.raises(ParameterError, match="this engine checks no drafts"):
+        session.add(SamplingParams(drafter="ngram"), "hello")
 
 
 def test_a_request_that_joins_late_gets_what_it_gets_alone(folder):

@@ -269,7 +269,8 @@ def test_updates_never_give_what_a_ban_takes_back(monkeypatch: pytest.MonkeyPatc
     assert not [ban for ban in params.banned_strings if ban in written]
     assert len(tokens) == 60
     for update in sent:
-        drawn = [int(update.logprobs.token_ids[row, 0]) for row in update.rows] if update.logprobs else []
+        table = update.details.logprobs
+        drawn = [] if table is None else [int(table.token_ids[row, 0]) for row in update.rows]
         assert drawn == [*update.token_ids]
     assert session.rewound
     assert all(len(update.token_ids) == 1 for update in plain)

@@ -223,7 +223,8 @@ def test_texts_continue_several_prompts_whole_or_in_parts(server: Server) -> Non
         ("use_beam_search", {"use_beam_search": True, "n": 2}),
         ("prompt_logprobs", {"prompt_logprobs": 1}),
         ("logprob_token_ids", {"logprob_token_ids": [1]}),
-        ("return_sampling_mask", {"return_sampling_mask": True}),
+        ("return_sampling_mask", {"return_sampling_mask": 5000}),
+        ("drafter", {"drafter": "none"}),
         ("stream_options", {"stream_options": 5}),
         ("min_p", {"min_p": 7}),
     ],
@@ -319,6 +320,119 @@ def test_a_body_in_chunks_is_refused_by_threads_alone(server: Server, request: p
         assert (reply.status, "Content-Length" in text) == (411, True)
 
 
+# --- tokens and what is known of them ------------------------------------------------------------
+
+SAYING = "of the class of the class of the"
+REPEATS = {
+    "prompt": SAYING,
+    "messages": [{"role": "user", "content": SAYING}],
+    "temperature": 0.4,
+    "top_k": 3,
+}
+
+
+def joined(text: str, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first choice of a stream, its lists and texts joined, and what its first chunk has besides."""
+    first, *chunks = chunks_of(text)
+    whole: dict[str, Any] = {"text": ""}
+    for choice in (chunk["choices"][0] for chunk in [first, *chunks]):
+        whole["text"] += choice["text"] if path == TEXT else choice["delta"].get("content", "")
+        for name in ("token_ids", "sampling_mask", "prompt_token_ids"):
+            if name in choice:
+                whole.setdefault(name, []).extend(choice[name])
+    return whole, first
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_tokens_come_with_what_they_were_drawn_from_whole_or_in_parts(server: Server, path: str) -> None:
+    asked = {**REPEATS, "return_token_ids": True, "return_sampling_mask": 3, "banned_strings": ["the cla"]}
+    reply = json.loads(ask(server, {**asked, "max_tokens": 12}, path)[1])
+    (choice,) = reply["choices"]
+    assert len(choice["token_ids"]) == 12
+    for token_id, survivors in zip(choice["token_ids"], choice["sampling_mask"], strict=True):
+        assert token_id in survivors
+        assert len(survivors) == 3
+    streamed, first = joined(ask(server, {**asked, "max_tokens": 12, "stream": True}, path)[1], path)
+    prompt = reply["prompt_token_ids"] if path == CHAT else choice["prompt_token_ids"]
+    assert prompt == (first if path == CHAT else streamed)["prompt_token_ids"]
+    assert [streamed[name] for name in ("token_ids", "sampling_mask")] == [
+        choice[name] for name in ("token_ids", "sampling_mask")
+    ]
+    assert streamed["text"] == (choice["message"]["content"] if path == CHAT else choice["text"])
+    assert demo_engine().tokenizer.decode(choice["token_ids"]) == streamed["text"]
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_masks_beyond_their_bounds_are_null(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def masks(**asked: Any) -> list[int | None]:
+        reply = json.loads(ask(server, {**REPEATS, "max_tokens": 4, **asked}, path)[1])
+        listed = reply["choices"][0]["sampling_mask"]
+        return [ids if ids is None else len(ids) for ids in listed]
+
+    assert masks(return_sampling_mask=2) == [None] * 4
+    assert masks(return_sampling_mask=True) == [3] * 4
+    assert masks(return_sampling_mask=True, top_k=0) == [4095] * 4
+    assert masks(return_sampling_mask=4000, top_k=0) == [None] * 4
+    monkeypatch.setattr("engine_sampler.cli.serve.replies.MAX_SURVIVORS", 7)
+    assert masks(return_sampling_mask=True) == [3, 3, None, None]
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_named_tokens_stand_in_the_place_of_the_likeliest(server: Server, path: str) -> None:
+    named = {"logprob_token_ids": [262, 300], "logprobs": True if path == CHAT else 1, "max_tokens": 3}
+    logprobs = json.loads(ask(server, named, path)[1])["choices"][0]["logprobs"]
+    names = [demo_engine().tokenizer.decode([i]) for i in (262, 300)]
+    if path == CHAT:
+        for entry in logprobs["content"]:
+            assert [one["token"] for one in entry["top_logprobs"]] == [entry["token"], *names]
+    else:
+        assert [set(top) for top in logprobs["top_logprobs"]] == [{t, *names} for t in logprobs["tokens"]]
+    streamed = chunks_of(ask(server, {**named, "stream": True}, path)[1])
+    parts = [chunk["choices"][0]["logprobs"] for chunk in streamed]
+    key = "content" if path == CHAT else "top_logprobs"
+    assert [one for part in parts if part for one in part[key]] == logprobs[key]
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_tokens": 80},
+        {"banned_strings": ["class"], "logprobs": 1, "return_token_ids": True, "n": 2},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"schema": TOOLS[0]["function"]["parameters"]},
+            }
+        },
+    ],
+    ids=["plain", "bans", "schema"],
+)
+def test_drafts_change_no_answer_and_save_steps(server: Server, path: str, settings: dict[str, Any]) -> None:
+    if path == CHAT and "logprobs" in settings:
+        settings = {**settings, "logprobs": True, "top_logprobs": 1}
+    session = server.engine.session
+    before = session.accepted
+    plain, drafted = (
+        json.loads(ask(server, {**REPEATS, **settings, "drafter": names}, path)[1])["choices"]
+        for names in ([], ["grammar", "ngram"])
+    )
+    assert plain == drafted
+    assert session.accepted > before
+
+
+def test_a_server_may_draft_for_all_requests() -> None:
+    with threading_server(replace(demo(), drafter=["ngram"])) as server:
+        ask(server, {**REPEATS, "max_tokens": 40}, TEXT)
+        drafted = server.engine.session.drafted
+        ask(server, {**REPEATS, "max_tokens": 40, "drafter": []}, TEXT)
+        assert server.engine.session.drafted == drafted > 0
+    with pytest.raises(ParameterError, match="drafter='none' is not allowed"):
+        ThreadingChatServer(("127.0.0.1", 0), replace(demo(), drafter=["none"]))
+
+
 # --- clients that go, models that fail -----------------------------------------------------------
 
 
@@ -361,10 +475,10 @@ def test_a_client_that_goes_while_its_body_is_read_is_not_reported(
 
 @pytest.fixture
 def failing(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    def fail(_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise MemoryError("an address of this machine")
 
-    monkeypatch.setattr(server.engine.session, "forward", fail)
+    monkeypatch.setattr(server.engine.session, "forward_drafts", fail)
     return server
 
 

@@ -51,5 +51,5 @@ def test_the_family_is_found_in_the_template(
     if file is not None:
         file.write_text(template or "")
     options = {"gguf": None, "transformers": None, "corpus": corpus, "backend": "auto", "chat_template": file}
-    options |= {"unknown": "log"}
+    options |= {"unknown": "log", "drafter": None}
     assert model_of(Namespace(**options, tool_family="auto", max_requests=8)).family == family
