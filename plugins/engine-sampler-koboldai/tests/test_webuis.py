@@ -104,6 +104,7 @@ def test_dynamic_temperature_has_its_own_place_in_the_priority() -> None:
         (WEBUI, {"min_length": 3, "max_new_tokens": 9}, {"min_tokens": 3, "max_tokens": 9}),
         (APHRODITE, {"guided_choice": ["a", "b"], "dry_sequence_breaker_ids": [3]}, {"choice": ("a", "b")}),
         (WEBUI, {"order": "vllm"}, {"order": "vllm"}),
+        (TABBY, {"negative_prompt": "a", "guidance_scale": 1}, {"dry_multiplier": 0}),
         (TABBY, {"cfg_scale": 1.0, "generate_window": 512, "dry_base": 0.0}, {"dry_multiplier": 0}),
         (WEBUI, {"mode": "chat", "character": "Ada", "name1": "You", "continue_": True}, {"order": PLAIN}),
     ],

@@ -59,7 +59,8 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "t_max_prompt_ms oaicompat_model grammar_type "
     "speculative.n_max speculative.n_min speculative.p_min speculative.type "
     "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits speculative.ngram_m_hits "
-    "num_keep num_batch num_gpu main_gpu num_thread numa low_vram f16_kv vocab_only use_mmap use_mlock".split()
+    "num_keep num_batch num_gpu main_gpu num_thread numa low_vram f16_kv vocab_only use_mmap "
+    "use_mlock".split()
 )
 """Keys of the server, and of Ollama's `options`, with no effect on the choice of tokens."""
 
