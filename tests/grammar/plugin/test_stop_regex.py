@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import re
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -
     record, _ = run([*b"a"] * 600, stop_regex=pattern)
     assert record.finish_reason == "error"
     assert re.search(limit, record.error or "")
+
+
+def test_what_was_too_hard_is_told_with_its_limit() -> None:
+    bytes_of_text = random.Random(0).choices(b"ab", k=600)
+    record, _ = run(bytes_of_text, stop_regex="(a|b)*a(a|b){200}c")
+    assert record.error is not None
+    assert "more than 5000 steps in one call" in record.error
+    record, _ = run([*b"a"] * 600, banned_regex=["a.{300}b"])
+    assert record.error is not None
+    assert "more than 256 partial matches of ['a.{300}b'] in the text" in record.error
 
 
 def test_a_match_longer_than_the_bound_ends_the_text_but_leaves_what_has_been_streamed(
