@@ -22,7 +22,8 @@ LEFT_TO_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     for topic, keys in {
         "what the model reads": "model messages prompt input instructions system suffix "
         "prompt_embeds documents truncate_prompt_tokens truncation_side truncation truncation_length num_ctx "
-        "add_generation_prompt continue_final_message add_special_tokens add_bos_token chat_template "
+        "negative_prompt generate_window add_generation_prompt continue_final_message add_special_tokens "
+        "add_bos_token chat_template "
         "chat_template_kwargs text input_ids input_embeds prompt_token_ids prompt_token_ids_b64 pad_id task "
         "previous_input_messages injected_chat_template_kwargs preserve_thinking",
         "images, sounds and adapters": "media_io_kwargs mm_processor_kwargs mm_payload mm_hashes "

@@ -21,10 +21,7 @@ MAX_NAMED = 100
 """How many unknown keys the log of a process names: clients choose them."""
 
 UNSUPPORTED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "guidance compares two forward passes, which are the engine's": {
-        "guidance_scale": (1,),
-        "negative_prompt": ("",),
-    },
+    "guidance compares two forward passes, which are the engine's": {"guidance_scale": (1,)},
     "contrastive search reads hidden states, which are the engine's": {"penalty_alpha": (0,)},
     "p_less squares the probabilities": {"p_less_exponent": (2,)},
     "use_beam_search and beam_width ask for a beam search": {"num_beams": (1,), "beam_width_array": ([],)},

@@ -15,7 +15,7 @@ from ..contract import TextMatcher, Vocabulary
 from ..params import SamplingParams
 from ..tokenizer import Tokenizer
 from .called_criteria import name_of
-from .detokenizer import Detokenizer, MatchedEnds, advanced
+from .detokenizer import Detokenizer, MatchedEnds, advanced, held_by
 from .history import History
 from .stop_checks import StopChecks
 
@@ -215,7 +215,7 @@ class BannedText(Detokenizer):
         start, held, states, first = self._ends[-1], 0, [], None
         for matcher, state in zip(self._matchers, self._read[-1], strict=True):
             new, match = call_plugin(name_of(matcher), advanced, matcher, state, data)
-            held = max(held, call_plugin(name_of(matcher), matcher.held, new))
+            held = max(held, call_plugin(name_of(matcher), held_by, matcher, new, start + len(data)))
             states.append(new)
             if match is not None and (first is None or match.end < first.end):
                 first = match
@@ -225,7 +225,8 @@ class BannedText(Detokenizer):
         self._certain.append(max(certain, self._token_at(end - min(held, MAX_WITHHELD))))
         self._complete = None
         if first is not None:
-            position = max(certain, self._token_at(start + first.text_end))
+            begin = min(start + first.text_end, end - 1)  # an end may cut nothing; a ban has a byte at least
+            position = max(certain, self._token_at(begin))
             self._complete = CompleteBan(position, len(data) - first.end, first.reason)
 
     def _token_at(self, offset: int) -> int:

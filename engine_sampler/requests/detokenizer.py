@@ -143,7 +143,7 @@ class Transducer:
         for number, (matcher, old) in enumerate(zip(self._matchers, matcher_states, strict=True)):
             new, match = call_plugin(name_of(matcher), advanced, matcher, old, data)
             states.append(new)
-            held = max(held, call_plugin(name_of(matcher), _held, matcher, new, kept + len(data)))
+            held = max(held, call_plugin(name_of(matcher), held_by, matcher, new, kept + len(data)))
             if hidden and match is None:
                 match = call_plugin(name_of(matcher), _at_special, matcher, hidden)
             if match is not None:
@@ -392,7 +392,7 @@ def plain_reason(reason: Any) -> str | int | None:
     raise TypeError(f"it gave the reason {quoted(reason)}, allowed is a text, an integer or None")
 
 
-def _held(matcher: TextMatcher, state: Hashable, most: int) -> int:
+def held_by(matcher: TextMatcher, state: Hashable, most: int) -> int:
     """`matcher.held`, which is at most the `most` bytes that are not certain yet. Once there are so many that
     older ones have been streamed, a matcher may still count these."""
     held = matcher.held(state)

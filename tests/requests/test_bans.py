@@ -13,7 +13,7 @@ import pytest
 
 from engine_sampler import ParameterError, Record, SamplingParams, Scheduler, Tokenizer, sample
 from engine_sampler.backends.numpy import NumpyBackend
-from engine_sampler.contract import Batch, NoTokenLeft
+from engine_sampler.contract import Batch, NoTokenLeft, TextCriteria, TextMatch, TextMatcher
 from engine_sampler.messages import MessageParser
 from engine_sampler.requests.bans import MAX_WITHHELD
 
@@ -554,3 +554,42 @@ def test_a_state_with_other_rewinds_is_refused(rewinds: Any) -> None:
     assert "rewinds" not in state
     with pytest.raises(ParameterError, match="rewinds"):
         engine.scheduler.add_exported({**state, "request_id": 5, "rewinds": rewinds})
+
+
+class EndMatcher(TextMatcher):
+    """Finds b, at whose end nothing is cut; holds back as many bytes as told."""
+
+    start = b""
+
+    def __init__(self, held: Any) -> None:
+        self.holds = held
+
+    def advance(self, state: Any, data: bytes) -> tuple[Any, TextMatch | None]:
+        end = data.find(b"b") + 1
+        return state, TextMatch(end, end, "b") if end else None
+
+    def held(self, state: Any) -> Any:
+        return self.holds
+
+
+class EndBan(TextCriteria):
+    takes_back = True
+
+    def __init__(self, held: Any = 0) -> None:
+        self.holds = held
+
+    def matcher(self, params: Any, vocabulary: Any) -> TextMatcher:
+        return EndMatcher(self.holds)
+
+
+def test_a_ban_of_a_plugin_that_cuts_nothing_takes_back_the_token_it_ends_in() -> None:
+    record = Engine(SamplingParams(seed=1, max_tokens=24), stopping_criteria=[EndBan()]).run()
+    assert record.finish_reason != "error"
+    assert "b" not in (record.text or "")
+
+
+@pytest.mark.parametrize("held", ["x", None, -1, 10**9])
+def test_a_ban_of_a_plugin_that_holds_back_nonsense_is_named(held: Any) -> None:
+    record = Engine(SamplingParams(seed=1), stopping_criteria=[EndBan(held)]).run()
+    assert record.error is not None
+    assert "EndMatcher failed: ValueError: it holds" in record.error

@@ -79,7 +79,7 @@ class ReadingMeter(Meter):
 
     def __init__(self, steps: int) -> None:
         super().__init__()
-        self.left = steps
+        self._most = self.left = steps
 
     def spend(self, steps: int) -> None:
         """Count `steps`. Raises GrammarLimitError when there are too many, or reading takes too much work."""

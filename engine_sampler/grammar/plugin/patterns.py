@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TypeAlias
 
+from ...base.errors import quoted
 from ...base.forking import fork_safe
 from ...contract import TextMatch, TextMatcher
 from ..derivatives.derivatives import Derivatives
@@ -61,7 +62,7 @@ class PatternMatcher(TextMatcher):
         match = None
         attempts = _unpacked(state)
         with self._lock:
-            self._meter.left = WORK_PER_TOKEN
+            self._meter.start(WORK_PER_TOKEN)
             for i, byte in enumerate(data, 1):
                 ended = self._step(attempts, byte)
                 attempts = [attempt for attempt in ended if self._derivatives.continues(attempt[0])]
@@ -75,7 +76,9 @@ class PatternMatcher(TextMatcher):
     def _step(self, attempts: Sequence[Attempt], byte: int) -> list[Attempt]:
         """The attempts after one more byte."""
         if len(attempts) > MAX_ATTEMPTS:
-            raise GrammarLimitError(f"stop_regex has more than {MAX_ATTEMPTS} partial matches")
+            raise GrammarLimitError(
+                f"more than {MAX_ATTEMPTS} partial matches of {quoted(list(self._patterns))} in the text"
+            )
         self._meter.spend(len(attempts) + 1)
         lengths: dict[tuple[int, int], int] = {}
         for number, index, length in (*attempts, *self._initial):

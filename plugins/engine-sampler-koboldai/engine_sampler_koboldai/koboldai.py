@@ -36,7 +36,7 @@ from engine_sampler.for_bridges import TRANSPORT as OPENAI_TRANSPORT
 TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "use_story use_memory use_authors_note use_world_info use_userscripts soft_prompt max_context_length "
     "disable_input_formatting disable_output_formatting frmtadsnsp quiet sampler_full_determinism memory "
-    "images audio genkey adapter negative_prompt tools tool_choice functions function_call "
+    "images audio genkey adapter tools tool_choice functions function_call "
     "using_openai_tools replace_instruct_placeholders".split()
 )
 """Keys with no effect on the choice of tokens."""

@@ -38,6 +38,7 @@ class WebUI:
     mirostat_alone    whether mirostat turns all other samplers off.
     has_deepconf      whether `enable_deepconf` turns DeepConf on, which counts the tokens of `logprobs`.
     cutoff_parts      1 is one of so many parts in `epsilon_cutoff` and `eta_cutoff`.
+    chat_keys         what its chats say of the prompt.
     """
 
     order: tuple[str, ...]
@@ -52,6 +53,7 @@ class WebUI:
     mirostat_alone: bool = False
     has_deepconf: bool = False
     cutoff_parts: int = 1
+    chat_keys: frozenset[str] = frozenset()
 
 
 _PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty")
@@ -97,6 +99,7 @@ WEB_UIS: Mapping[str, WebUI] = {
             "min_temp": "dynatemp_low",
             "max_temp": "dynatemp_high",
             "temp_exponent": "dynatemp_exponent",
+            "cfg_scale": "guidance_scale",
             "max_length": "max_tokens",
             "banned_tokens": "custom_token_bans",
             "allowed_tokens": "allowed_token_ids",
@@ -119,6 +122,10 @@ WEB_UIS: Mapping[str, WebUI] = {
         has_priority=True,
         is_window_shared=True,
         cutoff_parts=10_000,
+        chat_keys=frozenset(
+            "mode character name1 name2 bot_name user_name user_bio context greeting continue_ impersonate "
+            "instruction_template instruction_template_str chat_template_str chat_instruct_command".split()
+        ),
     ),
     "aphrodite": WebUI(
         order=(*_EARLY, "temperature", "top_n_sigma", *_CUTS[:2], *_LATE_CUTS, "skew"),
@@ -154,7 +161,8 @@ def aliases_of(system: str) -> dict[str, str]:
 def body_of(body: Mapping[str, Any], system: str, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """A request as a body that `SamplingParams.from_dict` reads, as `from_request` describes."""
     ui = WEB_UIS[system]
-    fields = {**ui.defaults, **canonical_keys(mapping("body", body), aliases_of(system))}
+    read = {key: value for key, value in mapping("body", body).items() if key not in ui.chat_keys}
+    fields = {**ui.defaults, **canonical_keys(read, aliases_of(system))}
     if ui.protects_lines and tokenizer is not None and fields.get("xtc_probability"):
         fields |= _protected(tokenizer)
     fields |= _bans(fields)
@@ -207,6 +215,8 @@ def _set_special_values(fields: dict[str, Any], ui: WebUI) -> None:
             del fields[key]
     if fields.get("json_schema") == {}:
         del fields["json_schema"]
+    if fields.get("dry_base") == 0 and not fields.get("dry_multiplier"):
+        del fields["dry_base"]  # TabbyAPI's default
     for key in ("epsilon_cutoff", "eta_cutoff"):
         if isinstance(fields.get(key), (int, float)):
             fields[key] = fields[key] / ui.cutoff_parts

@@ -20,6 +20,7 @@ ON = {"repetition_penalty": 1.2, "dry_multiplier": 0.8, "temperature": 0.7, "top
 """Samplers that all three have."""
 
 TABBY, WEBUI, APHRODITE = "tabbyapi", "text-generation-webui", "aphrodite"
+PLAIN = from_request({}, system=WEBUI).order
 
 
 def chain(system: str, **body: Any) -> tuple[str, ...]:
@@ -103,6 +104,9 @@ def test_dynamic_temperature_has_its_own_place_in_the_priority() -> None:
         (WEBUI, {"min_length": 3, "max_new_tokens": 9}, {"min_tokens": 3, "max_tokens": 9}),
         (APHRODITE, {"guided_choice": ["a", "b"], "dry_sequence_breaker_ids": [3]}, {"choice": ("a", "b")}),
         (WEBUI, {"order": "vllm"}, {"order": "vllm"}),
+        (TABBY, {"negative_prompt": "a", "guidance_scale": 1}, {"dry_multiplier": 0}),
+        (TABBY, {"cfg_scale": 1.0, "generate_window": 512, "dry_base": 0.0}, {"dry_multiplier": 0}),
+        (WEBUI, {"mode": "chat", "character": "Ada", "name1": "You", "continue_": True}, {"order": PLAIN}),
     ],
 )  # fmt: skip
 def test_a_value_means_what_it_means_there(

@@ -58,9 +58,11 @@ TRANSPORT = OPENAI_TRANSPORT | frozenset(
     "generation_prompt thinking_forced_open preserved_tokens reasoning_control backend_sampling n_prev "
     "t_max_prompt_ms oaicompat_model grammar_type "
     "speculative.n_max speculative.n_min speculative.p_min speculative.type "
-    "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits".split()
+    "speculative.ngram_size_n speculative.ngram_size_m speculative.ngram_min_hits speculative.ngram_m_hits "
+    "num_keep num_batch num_gpu main_gpu num_thread numa low_vram f16_kv vocab_only use_mmap "
+    "use_mlock".split()
 )
-"""Keys of the server with no effect on the choice of tokens."""
+"""Keys of the server, and of Ollama's `options`, with no effect on the choice of tokens."""
 
 MAX_INDENT = 1_000
 """The highest n_indent."""
@@ -106,6 +108,7 @@ RENAMED = {
     "max_completion_tokens": "n_predict",
     "n_cmpl": "n",
     "reasoning_budget": "reasoning_budget_tokens",
+    "penalize_newline": "penalize_nl",
     "order": "samplers",
 }
 """Aliases of keys: the server's, its command line's, front ends', and ours."""

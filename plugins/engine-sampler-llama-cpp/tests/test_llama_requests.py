@@ -146,6 +146,14 @@ def test_a_clients_body_becomes_parameters() -> None:
     )
 
 
+def test_the_settings_that_the_server_tells_and_ollamas_options_come_back() -> None:
+    told = {"speculative.type": "none", "speculative.ngram_size_n": 12, "speculative.ngram_m_hits": 1}
+    options = {"num_keep": 5, "num_predict": 100, "penalize_newline": True, "numa": False, "num_ctx": 1024,
+               "num_batch": 2, "num_gpu": 1, "main_gpu": 0, "use_mmap": True, "num_thread": 8}  # fmt: skip
+    assert from_request({**told, **options}) == SamplingParams(**DEFAULTS, max_tokens=100)
+    assert not from_request({"penalize_newline": False}).penalize_nl
+
+
 def test_the_body_itself_is_not_changed() -> None:
     before = copy.deepcopy(CLIENT)
     from_request(CLIENT)

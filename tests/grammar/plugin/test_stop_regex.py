@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine_sampler import ParameterError, SamplingParams
-from engine_sampler.grammar.plugin.patterns import PatternMatcher
+from engine_sampler.grammar import GrammarLimitError
+from engine_sampler.grammar.plugin.patterns import WORK_PER_TOKEN, PatternMatcher
 from engine_sampler.requests import detokenizer
 
 from ...stopping.test_stop import run
@@ -66,7 +67,7 @@ def test_patterns_that_a_stream_cannot_decide_are_refused(pattern: str, reason: 
 @pytest.mark.parametrize(
     ("pattern", "limit"),
     [
-        ("(" + "|".join(f"(.{{{n}}}){{1,400}}x" for n in range(1, 40)) + ")z", "256 partial matches"),
+        ("(" + "|".join(f"(.{{{n}}}){{1,400}}x" for n in range(1, 40)) + ")z", r"256 partial matches of \['"),
         ("(a?){400}(a|aa){300}(b|[ab]{200}c)(.{9}){200}z", "steps in one call|256 partial matches"),
     ],
 )
@@ -74,6 +75,11 @@ def test_a_pattern_that_is_too_hard_ends_its_request(pattern: str, limit: str) -
     record, _ = run([*b"a"] * 600, stop_regex=pattern)
     assert record.finish_reason == "error"
     assert re.search(limit, record.error or "")
+
+
+def test_a_long_token_is_told_the_limit_of_one_token() -> None:
+    with pytest.raises(GrammarLimitError, match=f"more than {WORK_PER_TOKEN} steps in one call"):
+        PatternMatcher(["a(.?){900}z"]).advance(b"", b"ab" * 50)
 
 
 def test_a_match_longer_than_the_bound_ends_the_text_but_leaves_what_has_been_streamed(
