@@ -8,10 +8,12 @@ import pytest
 from engine_sampler.arithmetic import given_logprobs, row_logprobs
 
 
+@pytest.mark.quick_share(4)
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 @pytest.mark.parametrize("is_subset", [False, True])
-def test_every_token_has_the_logprob_and_rank_that_it_has_alone(is_subset: bool) -> None:
-    random = np.random.default_rng(1)
-    for _ in range(400):
+def test_every_token_has_the_logprob_and_rank_that_it_has_alone(is_subset: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for _ in range(100):
         columns = int(random.integers(1, 60))
         logits = random.integers(-3, 3, columns).astype(np.float32)  # with ties
         logits[random.random(columns) < 0.2] = -np.inf

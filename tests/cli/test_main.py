@@ -284,6 +284,7 @@ def test_a_row_without_a_token_to_draw_is_refused_with_the_reason(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.quick_share(3)
 @pytest.mark.parametrize("command", [["demo"], ["generate", "--prompt", "x"], ["explain", "--prompt", "x"]])
 def test_a_missing_extra_is_reported_with_what_to_install(command):
     done = run_without("rich", "tokenizers", "matplotlib", arguments=tuple(command))

@@ -62,14 +62,16 @@ def test_giving_up_a_step_leaves_the_one_that_has_begun_since() -> None:
     later.finish()
 
 
-def test_the_last_result_is_new_only_if_the_step_is_done() -> None:
+@pytest.mark.quick_share(4)
+@pytest.mark.parametrize("first", range(4))
+def test_the_last_result_is_new_only_if_the_step_is_done(first: int) -> None:
     def made() -> tuple[Scheduler, Any]:
         scheduler = Scheduler(VOCAB)
         scheduler.add(SamplingParams(seed=4, max_tokens=8), [3], request_id="one")
         return scheduler, rows_of(scheduler, ["one"])
 
     counted, logits = made()
-    for at in range(count_of(lambda: counted.step(logits))):
+    for at in range(first, count_of(lambda: counted.step(logits)), 4):
         scheduler, _ = made()
         Injection(KeyboardInterrupt, at).during(lambda: scheduler.step(logits))  # noqa: B023
         is_new = scheduler.last_result is not None

@@ -61,10 +61,9 @@ def test_nothing_is_dropped_if_fewer_than_min_keep_would_stay(min_keep, expected
     assert left([1.0, 1.0, 1.0, -2.0, -np.inf], min_keep=min_keep) == expected
 
 
-@pytest.mark.quick_share(2)
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.97])
 def test_the_coin_shows_heads_with_the_given_probability(probability):
-    requests = 20_000
+    requests = 5000
     params = [{"xtc_probability": probability, "seed": seed} for seed in range(requests)]
     result = apply_sampler(Xtc(), np.zeros((requests, 2)), params)
     heads = (result[:, 0] == -np.inf).mean()
@@ -73,7 +72,7 @@ def test_the_coin_shows_heads_with_the_given_probability(probability):
 
 
 def test_one_seed_tosses_a_new_coin_at_every_position():
-    steps = 4000
+    steps = 1500
     params = [{"xtc_probability": 0.5, "seed": 11}] * steps
     outputs = [[0] * length for length in range(steps)]
     result = apply_sampler(Xtc(), np.zeros((steps, 2)), params, outputs=outputs)
