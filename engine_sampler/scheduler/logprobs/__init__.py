@@ -3,3 +3,5 @@ few requests want beside them, `prompts` those of prompts."""
 
 from .collector import LogprobsCollector, LogprobsPlan
 from .details import Penalized
+
+__all__ = ["LogprobsCollector", "LogprobsPlan", "Penalized"]
