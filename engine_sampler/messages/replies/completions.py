@@ -170,8 +170,8 @@ def chat_logprobs(
     """The logprobs of some rows of a step as chat completions give them; the chosen token is among the top
     ones only if it is one of them.
 
-    given_logprobs  those of `logprob_token_ids`. As in vLLM, the top ones of a row that has any are the chosen
-                    token and these, in their order.
+    given_logprobs  those of `logprob_token_ids`. As in vLLM, the top ones of a row that has any are the
+                    chosen token and these, in their order.
     """
     content, data_of = [], tokenizer.token_bytes
     for ((chosen, logprob), *others), named in _rows(logprobs, rows, given_logprobs):
