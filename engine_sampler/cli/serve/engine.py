@@ -59,7 +59,7 @@ class ServingEngine:
     """Runs a session's model: requests come and go between any two steps and from any thread.
 
     session    encodes prompts, runs the model, and has the scheduler
-    max_batch  rows of a step; further requests wait
+    max_batch  requests of a step, with one row and their drafts each; further ones wait
     max_live   requests that run or wait; further ones are refused
     limits     what one request may ask for, since clients may be hostile
     max_length  tokens of a request, its prompt included, if the model has no limit of its own
