@@ -152,7 +152,7 @@ def test_contexts_are_cut_where_a_ban_takes_tokens_back():
 
 
 class Random(NextLetter):
-    """A model with random logits after every text, which checks drafts; it keeps the tokens that it has read."""
+    """A model with random logits after any two tokens, which checks drafts and keeps what it has read."""
 
     def __init__(self):
         super().__init__()

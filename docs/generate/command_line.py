@@ -30,9 +30,7 @@ def _section(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     rows = [_row(action) for action in command._actions if _is_own(command, action)]
     yield table(["option", "meaning"], rows)
     if any(group.description for group in command._action_groups):
-        yield (
-            "Every [parameter](parameters.md) that has an effect here is an option as well: `top_k` is `--top-k`."
-        )
+        yield "Every [parameter](parameters.md) with an effect here is an option, too: `top_k` is `--top-k`."
 
 
 def _is_own(command: argparse.ArgumentParser, action: argparse.Action) -> bool:

@@ -169,7 +169,7 @@ def _print_statistics(record: Record) -> None:
     """Print a completion's length, finish reason, seed, score and rewinds to stderr."""
     reason = f"{record.finish_reason} ({record.stop_reason or 'end of text'})"
     score = "" if record.score is None else f", score {record.score:.4f}"
-    banned = f", banned text taken back {record.rewinds} times" if record.rewinds else ""
+    banned = f", rewinds of banned text: {record.rewinds}" if record.rewinds else ""
     print(f"{len(record.token_ids)} tokens, {reason}, seed {record.seed}{score}{banned}", file=sys.stderr)
 
 

@@ -86,9 +86,10 @@ def parameters_of(arguments: argparse.Namespace, **defaults: Any) -> SamplingPar
 def refuse_option(option: str, command: str) -> NoReturn:
     """Raise `ParameterError` for an option that `command` does not have: of a parameter without an effect
     there, or of none, with similar names."""
-    name = option.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-    if name in default_registry().catalogue.params:
-        raise ParameterError(f"{option_of(name)} is not allowed with {command}: it has no effect there")
+    name = option.partition("=")[0].removeprefix("--").replace("-", "_")
+    for known in (name, name.removeprefix("no_")):
+        if known in default_registry().catalogue.params:
+            raise ParameterError(f"{option_of(known)} is not allowed with {command}: it has no effect there")
     raise unknown(name)
 
 

@@ -14,7 +14,6 @@ from ..scheduler import RequestId, StepResult
 from ..session import Session
 from ..tokenizer import Tokenizer
 
-
 ROWS = 64
 """The rows of a prompt that the model gives at once."""
 

@@ -184,11 +184,10 @@ class Request(RequestEnd):
 
     def record(self, finish_reason: str | None = None) -> Record:
         """All that is known of it now; `finish_reason` if it has not finished."""
-        history = self.history
         return Record(
             request_id=self.id,
-            prompt_token_ids=Parts(history.prompt_token_ids),
-            token_ids=Parts(history.copy_of_output()),
+            prompt_token_ids=Parts(self.history.prompt_token_ids),
+            token_ids=Parts(self.history.copy_of_output()),
             text=None if self.text is None else Parts(self.text.told()),
             finish_reason=self.finish_reason or finish_reason,
             stop_reason=self.stop_reason,
@@ -196,7 +195,7 @@ class Request(RequestEnd):
             seed=self.seed,
             cumulative_logprob=self.cumulative_logprob,
             score=self.score,
-            phase_tokens=self.phases.told(len(history)),
+            phase_tokens=self.phases.told(len(self.history)),
             unenforced=self._unenforced(),
             rewinds=0 if self.bans is None else self.bans.draws,
             captures=self._captures(),

@@ -78,7 +78,6 @@ class StoppingContract(Searching):
         active = self.criterion.is_active(values_for(self.criterion, {}), nothing_known)
         assert not active, f"{self.criterion.name} is on although no parameter turns it on"
         for values in self.values():
-            self.criterion.check_params(values)
             active = self.criterion.is_active(values, self.vocabulary())
             assert active, f"{self.criterion.name} is off although {dict(values)} turns it on"
 
@@ -448,8 +447,7 @@ class StoppingContract(Searching):
             streamed += result.text[0] or ""
         finished = scheduler.record(request_id).finish_reason is not None
         record = scheduler.remove(request_id)
-        text = record.text or ""
-        return record, streamed if finished else text
+        return record, streamed if finished else record.text or ""
 
     def arrays(self) -> Iterator[tuple[StoppingCriteria, np.ndarray, np.ndarray]]:
         """The criterion that can be called, if there is one, with input_ids int64 [rows, length] and scores

@@ -7,7 +7,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -52,6 +52,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 UNIQUE = {"items": {"type": "object"}, "uniqueItems": True, "minItems": 2, "type": "array"}
+ENDLESS = {"ignore_eos": True}
+LETTER = {"type": "regex", "pattern": "a"}
 NGRAM = {"drafter": "ngram", "prompt_lookup_min": 1}
 REFERENCE = {"json_schema": {"$ref": "u:c"}, "resources": {"u:c": {"const": 1}}}
 
@@ -96,10 +98,10 @@ NEEDED: Mapping[str, dict[str, Any]] = {
     "prompt_logprob_start": {"prompt_logprobs": 0, "prompt_logprob_start": 2},
     "prompt_logprob_token_ids": {"prompt_logprob_token_ids": [[1]]},
     "prompt_logprobs": {"prompt_logprobs": 0},
-    "prompt_lookup_max": {**NGRAM, "prompt_lookup_max": 1, "ignore_eos": True, "temperature": 2, "max_tokens": 90},
+    "prompt_lookup_max": {**NGRAM, **ENDLESS, "prompt_lookup_max": 1, "temperature": 2, "max_tokens": 90},
     "prompt_lookup_min": NGRAM,
     "ras_win_max_num_repeat": {"ras_win_len": 9, "ras_win_max_num_repeat": 1},
-    "repetition_detection": {"temperature": 0, "ignore_eos": True, "repetition_detection": {"max_pattern_size": 9}},
+    "repetition_detection": {**ENDLESS, "temperature": 0, "repetition_detection": {"max_pattern_size": 9}},
     "resources": REFERENCE,
     "return_sampling_mask": {"return_sampling_mask": 3},
     "seed": {"seed": 4},
@@ -107,7 +109,7 @@ NEEDED: Mapping[str, dict[str, Any]] = {
     "start": {"grammar": 'start: "a"\nother: "b"', "start": "other"},
     "stop": {"stop": ["a", "c"]},
     "stop_regex": {"stop_regex": "[ab1]"},
-    "structural_tag": {"structural_tag": {"type": "structural_tag", "format": {"type": "regex", "pattern": "a"}}},
+    "structural_tag": {"structural_tag": {"type": "structural_tag", "format": LETTER}},
     "thinking": {**THINKING, "regex": "c+"},
     "thinking_token_budget": {**THINKING, "thinking_token_budget": 1},
     "token_healing": {"token_healing": True},

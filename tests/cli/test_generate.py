@@ -59,6 +59,44 @@ def test_generate_prints_no_logprobs_of_tokens_that_are_taken_back(corpus):
     assert banned.stderr.count("(rank ") == 4
 
 
+def test_generate_says_how_often_banned_text_was_taken_back(corpus):
+    command = ("generate", "--prompt", "The", "--corpus", corpus, "--temperature", "0", "--max-tokens", "8")
+    whole = run(*command)
+    assert "rewinds" not in whole.stderr
+    banned = run(*command, "--banned-strings", whole.stdout.split()[0], "--banned-regex", "sat.*mat")
+    assert re.search(r"8 tokens, .*, rewinds of banned text: [1-9]\n", banned.stderr)
+
+
+def test_generate_drafts_and_says_what_that_saved(corpus):
+    command = (
+        "generate",
+        "--prompt",
+        "The cat sat on the mat. The cat",
+        "--corpus",
+        corpus,
+        "--max-tokens",
+        "20",
+    )
+    plain = run(*command, "--temperature", "0", "--ignore-eos")
+    drafted = run(*command, "--temperature", "0", "--ignore-eos", "--drafter", "ngram")
+    assert drafted.stdout == plain.stdout
+    found = re.search(r"\n(\d+) steps, (\d+) drafted tokens, (\d+) of them accepted\n", drafted.stderr)
+    assert found is not None
+    steps, guessed, accepted = map(int, found.groups())
+    assert steps == 20 - accepted
+    assert guessed >= accepted > 0
+    assert "steps" not in plain.stderr
+
+
+def test_generate_scores_a_prompt_of_any_length(corpus):
+    command = ("generate", "--corpus", corpus, "--max-tokens", "1", "--prompt-logprobs", "0")
+    for prompt in ("The", "The cat", "The cat sat on the mat. " * 30):
+        done = run(*command, "--prompt", prompt)
+        tokens = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("prompt ")]
+        assert prompt.endswith("".join(tokens).replace("␣", " "))
+    assert len(tokens) > 130
+
+
 def test_generate_accepts_parameters_as_options(corpus):
     needs_extra()
     done = run(

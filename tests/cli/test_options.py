@@ -97,6 +97,8 @@ def test_a_string_is_taken_literally():
 def test_an_unknown_option_is_refused_with_suggestions():
     with pytest.raises(ParameterError, match=r"unknown parameter 'topk'; did you mean .*'top_k'"):
         refuse_option("--topk=40", "generate")
+    with pytest.raises(ParameterError, match=r"'no_repeat_ngrams'; did you mean .*'no_repeat_ngram_size'"):
+        refuse_option("--no-repeat-ngrams", "explain")
 
 
 def test_an_option_of_the_command_takes_precedence_over_a_parameter_of_the_same_name():

@@ -190,6 +190,28 @@ def test_a_line_begins_with_its_mode_if_there_are_several():
     ]
 
 
+def test_named_tokens_have_their_own_line():
+    params = SamplingParams(logprob_token_ids=[3, 0], top_k=1, logprobs_mode=("raw", "processed"))
+    assert log_of(params, [[0.5, 0.25, 0.125, 0.125]]) == [
+        "raw a: named <end> -2.0794 (rank 4)  a -0.6931 (rank 1)",
+        "processed a: named <end> -inf (rank 2)  a 0.0000 (rank 1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"top_k": 2, "return_sampling_mask": 4}, "b: -1.0986 among 2 tokens: a  b"),
+        ({"top_k": 3, "return_sampling_mask": 4}, "␣: -1.9124 among all tokens but 1: <end>"),
+        ({"return_sampling_mask": True}, "<end>: -2.1203 among all tokens"),
+        ({"top_k": 2, "return_sampling_mask": 1}, "b: -1.0986 among more tokens than the mask may list"),
+    ],
+)
+def test_a_mask_lists_what_survived_or_what_did_not(settings, line):
+    logged = log_of(SamplingParams(seed=1, **settings), [[0.5, 0.25, 0.13, 0.12]])
+    assert logged == [line]
+
+
 def test_requests_without_logprobs_have_no_lines():
     assert log_of(SamplingParams(seed=1), [[0.25, 0.25, 0.25, 0.25]]) == []
 

@@ -18,7 +18,7 @@ from engine_sampler.session import Session
 logger = logging.getLogger("engine_sampler")
 
 
-class Details(NamedTuple):
+class Reported(NamedTuple):
     """What a step reports of its rows, where a request of it asks for that."""
 
     logprobs: Logprobs | None = None
@@ -26,19 +26,22 @@ class Details(NamedTuple):
     sampling_mask: SamplingMask | None = None
 
 
+NOTHING = Reported()
+
+
 @dataclass(frozen=True)
 class Update:
     """What one step gave one request.
 
     number         which of the requests that were added together, from 0
-    details        those of the whole step, in which the request has `rows`
+    reported       of the whole step, in which the request has `rows`
     finish_reason  None while the request continues; `error` says why it is "error"
     """
 
     number: int
     token_ids: Sequence[int] = ()
     text: str = ""
-    details: Details = Details()
+    reported: Reported = NOTHING
     rows: range = range(0)
     finish_reason: str | None = None
     error: str | None = None
@@ -56,7 +59,7 @@ class ServingEngine:
     """Runs a session's model: requests come and go between any two steps and from any thread.
 
     session    encodes prompts, runs the model, and has the scheduler
-    max_batch  rows of a step; further requests wait
+    max_batch  requests of a step, with one row and their drafts each; further ones wait
     max_live   requests that run or wait; further ones are refused
     limits     what one request may ask for, since clients may be hostile
     max_length  tokens of a request, its prompt included, if the model has no limit of its own
@@ -196,11 +199,12 @@ class ServingEngine:
             finish_reason=result.finish_reasons[row],
             error=result.errors[row],
         )
-        details = Details(result.logprobs, result.given_logprobs, result.sampling_mask)
+        reported = Reported(result.logprobs, result.given_logprobs, result.sampling_mask)
         withheld = result.withheld[row] if result.withheld else 0
         if not withheld and i not in self._withheld:
-            return [replace(end, token_ids=tokens, details=details, rows=rows)]
-        given = (Update(number, [t], "", details, range(r, r + 1)) for t, r in zip(tokens, rows, strict=True))
+            return [replace(end, token_ids=tokens, reported=reported, rows=rows)]
+        each = zip(tokens, rows, strict=True)
+        given = (Update(number, [t], "", reported, range(r, r + 1)) for t, r in each)
         updates = [*self._withheld.get(i, ()), *given]
         certain = len(updates) - withheld
         self._withheld[i] = updates[certain:]

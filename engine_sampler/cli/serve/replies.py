@@ -242,8 +242,8 @@ class Reply:
     def _listed(self, update: Update) -> dict[str, Any]:
         """The lists of a choice that have an entry for each token, as in vLLM."""
         lists: dict[str, list[Any]] = {"token_ids": [*update.token_ids]} if self.has_token_ids else {}
-        if update.details.sampling_mask is not None and self.params.return_sampling_mask:
-            lists["sampling_mask"] = [self._survivors(update.details.sampling_mask, r) for r in update.rows]
+        if update.reported.sampling_mask is not None and self.params.return_sampling_mask:
+            lists["sampling_mask"] = [self._survivors(update.reported.sampling_mask, r) for r in update.rows]
         for name, entries in lists.items():
             self.lists[update.number].setdefault(name, []).extend(entries)
         return lists
@@ -301,9 +301,9 @@ class ChatReply(Reply):
     def _chunks(self, update: Update) -> list[dict[str, Any]]:
         number, parser, logprobs = update.number, self.parsers[update.number], None
         events = parser.feed(update.token_ids)
-        given = update.details.given_logprobs
-        if update.details.logprobs is not None:
-            logprobs = chat_logprobs(self.served.tokenizer, update.details.logprobs, update.rows, given)
+        given = update.reported.given_logprobs
+        if update.reported.logprobs is not None:
+            logprobs = chat_logprobs(self.served.tokenizer, update.reported.logprobs, update.rows, given)
             self.logprobs[number] += logprobs["content"]
         if update.finish_reason is not None:
             events += parser.finish()
@@ -360,7 +360,7 @@ class TextReply(Reply):
     def _chunks(self, update: Update) -> list[dict[str, Any]]:
         number, logprobs = update.number, None
         self.texts[number] += update.text
-        table, given = update.details.logprobs, update.details.given_logprobs
+        table, given = update.reported.logprobs, update.reported.given_logprobs
         if table is not None:
             offset = self.offsets[number]
             logprobs = completion_logprobs(self.served.tokenizer, table, update.rows, offset, given)

@@ -153,25 +153,28 @@ def _entries(row: RowLogprobs | RowGiven) -> _Entries:
 
 
 def _rows(
-    logprobs: Logprobs, rows: Iterable[int], given: GivenLogprobs | None
+    logprobs: Logprobs, rows: Iterable[int], given_logprobs: GivenLogprobs | None
 ) -> Iterator[tuple[_Entries, _Entries]]:
     """The entries of some rows that have any, the chosen token first, and those of the named tokens."""
     for row in rows:
         if entries := _entries(logprobs.row(row)):
-            yield entries, [] if given is None else _entries(given.row(row))
+            yield entries, [] if given_logprobs is None else _entries(given_logprobs.row(row))
 
 
 def chat_logprobs(
-    tokenizer: Tokenizer, logprobs: Logprobs, rows: Iterable[int], given: GivenLogprobs | None = None
+    tokenizer: Tokenizer,
+    logprobs: Logprobs,
+    rows: Iterable[int],
+    given_logprobs: GivenLogprobs | None = None,
 ) -> dict[str, Any]:
     """The logprobs of some rows of a step as chat completions give them; the chosen token is among the top
     ones only if it is one of them.
 
-    given  those of `logprob_token_ids`. As in vLLM, the top ones of a row that has any are the chosen token
-           and these, in their order.
+    given_logprobs  those of `logprob_token_ids`. As in vLLM, the top ones of a row that has any are the
+                    chosen token and these, in their order.
     """
     content, data_of = [], tokenizer.token_bytes
-    for ((chosen, logprob), *others), named in _rows(logprobs, rows, given):
+    for ((chosen, logprob), *others), named in _rows(logprobs, rows, given_logprobs):
         best = list(dict([(chosen, logprob), *(named or others)]).items())
         if not named:
             best = sorted(best, key=lambda one: (-one[1], one[0]))[: len(others)]
@@ -211,18 +214,18 @@ def completion_logprobs(
     logprobs: Logprobs,
     rows: Iterable[int],
     text_offset: int | TextOffset = 0,
-    given: GivenLogprobs | None = None,
+    given_logprobs: GivenLogprobs | None = None,
 ) -> dict[str, Any]:
     """The logprobs of some rows of a step as OpenAI's older completions give them. Of tokens with the same
     text, `top_logprobs` has the likeliest.
 
     text_offset  the number of characters before the first of the tokens; for an answer in chunks the same
                  `TextOffset` each time, which knows of characters that tokens before have begun
-    given        as for `chat_logprobs`
+    given_logprobs  as for `chat_logprobs`
     """
     form: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     place = text_offset if isinstance(text_offset, TextOffset) else TextOffset(tokenizer, text_offset)
-    for (chosen, *others), named in _rows(logprobs, rows, given):
+    for (chosen, *others), named in _rows(logprobs, rows, given_logprobs):
         listed = [chosen, *(named or others)]
         entries = [(_name(tokenizer.token_bytes[token_id], "bytes:"), value) for token_id, value in listed]
         form["tokens"].append(entries[0][0])

@@ -21,7 +21,7 @@ _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 class _Cache(NamedTuple):
-    """A request's cache as keywords of the model, its number of tokens, and the logits after them, or None."""
+    """A request's cache as keywords of the model, its number of tokens, and the logits after them or None."""
 
     keywords: dict[str, Any]
     tokens: int
@@ -111,7 +111,7 @@ class Session(AnySession):
     def rewind(self, request_id: RequestId, length: int) -> None:
         """Cut a request's cache, if it is one that can be cut."""
         cache = self._caches.pop(request_id, None)
-        past = None if cache is None else cache.keywords.get("past_key_values")
+        past: Any = None if cache is None else cache.keywords.get("past_key_values")
         if cache is None or not hasattr(past, "crop"):
             return
         kept = min(cache.tokens, length - 1)  # the last token runs again, for its logits

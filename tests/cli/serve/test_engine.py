@@ -269,7 +269,7 @@ def test_updates_never_give_what_a_ban_takes_back(monkeypatch: pytest.MonkeyPatc
     assert not [ban for ban in params.banned_strings if ban in written]
     assert len(tokens) == 60
     for update in sent:
-        table = update.details.logprobs
+        table = update.reported.logprobs
         drawn = [] if table is None else [int(table.token_ids[row, 0]) for row in update.rows]
         assert drawn == [*update.token_ids]
     assert session.rewound

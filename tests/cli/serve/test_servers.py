@@ -392,7 +392,7 @@ def test_named_tokens_stand_in_the_place_of_the_likeliest(server: Server, path: 
     streamed = chunks_of(ask(server, {**named, "stream": True}, path)[1])
     parts = [chunk["choices"][0]["logprobs"] for chunk in streamed]
     key = "content" if path == CHAT else "top_logprobs"
-    assert [one for part in parts if part for one in part[key]] == logprobs[key]
+    assert [entry for part in parts if part for entry in part[key]] == logprobs[key]
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT])
