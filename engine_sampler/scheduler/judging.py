@@ -81,7 +81,7 @@ class Judging:
                 faulty.append(i)  # as if it were postponed
                 continue
             if error is not None and request.live and not request.postponed:
-                reason = str(error) if isinstance(error, str) else quoted(error)
+                reason = str(error) if type(error) in (str, NoTokenLeft) else quoted(error)
                 if self._keep_faulty and not request.params.use_beam_search:
                     faults[drawing.members[i]] = reason
                 else:

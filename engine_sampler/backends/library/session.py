@@ -120,8 +120,8 @@ class LibrarySession:
         if not self.library.unread:
             return _NO_ROWS
         catalogue = default_registry().catalogue
-        others = {*catalogue.samplers.values(), *catalogue.selectors.values()} - {*parts}
-        foreign = {param.name for part in others for param in part.params}
+        known: tuple[Part, ...] = (*catalogue.samplers.values(), *catalogue.selectors.values())
+        foreign = {param.name for part in known if part not in parts for param in part.params}
         fields = [name for name in self.library.unread if name not in foreign]
         slots = group.rows.slot_numbers.tolist()
         return np.flatnonzero([self.table.uses(slot, fields) for slot in slots])

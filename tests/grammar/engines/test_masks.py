@@ -14,7 +14,8 @@ from engine_sampler.grammar.errors import GrammarLimitError
 from engine_sampler.grammar.program import expression as e
 from engine_sampler.grammar.program.rules import Rules, alternatives, repeated, sequence
 
-from ..both_engines import Engine, allowed, every_engine, tried
+from .. import random_grammars
+from ..both_engines import ENGINES, Engine, allowed, every_engine, tried
 from ..random_grammars import (
     ALPHABET,
     Grammar,
@@ -56,6 +57,16 @@ def test_a_mask_allows_exactly_the_tokens_that_can_be_accepted(
 ) -> None:
     if (compiled := compiled_or_none(engine, grammar, TOKENS)) is not None:
         masks_are_exact(compiled, chosen)
+
+
+def test_a_random_grammar_that_needs_much_work_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_grammars, "MOST_WORK", 5)
+    rules = Rules()
+    rules.start = rules.rule("start")
+    rules.define(rules.start, repeated(rules.terminal("A", e.literal(b"a")), 1, None))
+    matcher = ENGINES["reference"](rules.program(), TOKENS).matcher()
+    with pytest.raises(GrammarLimitError, match="more than 5 steps together"), bounded_work():
+        tried(matcher, len(TOKENS))
 
 
 @every_engine
