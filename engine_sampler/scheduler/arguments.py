@@ -63,6 +63,8 @@ def _integers(name: str, token_ids: Any, array: Callable[[Any], np.ndarray]) -> 
     """`token_ids` as an array, made by `array`, if it is a list of integers."""
     try:
         ids = array(token_ids)
+    except MemoryError:
+        raise
     except Exception as error:  # ragged lists, or whatever an `__array__` raises
         raise _not_ids(name, token_ids) from error
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):

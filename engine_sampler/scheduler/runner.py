@@ -204,15 +204,16 @@ class StepRunner:
         for i in indices:  # in case the search is postponed, or has been aborted
             result.text[i] = None if result.text[i] is None else ""
         logits.fetch(indices)
+        done = None
         try:
             done = self._next_of_group(group, members, [logits.row(i) for i in indices])
-            is_done = done is not None and self._requests.replace_group(
-                group, members, done.requests, done.search
-            )
+            if done is not None:
+                self._requests.seat_next(members, done.requests)
         except BaseException as fault:  # of the search, which ends by it
+            if done is not None:
+                self._requests.unseat(done.requests)
             done = group.failed(members, fault)
-            is_done = self._requests.replace_group(group, members, done.requests, done.search)
-        if done is not None and is_done:
+        if done is not None and self._requests.replace_group(group, members, done.requests, done.search):
             done.write(result, indices, group.request_ids)
 
     def _next_of_group(

@@ -20,12 +20,15 @@ class Injection:
     """Raises `error` at event number `at` of a call: before a line or, with `opcodes`, before a bytecode of
     the package or of a plugin of the tests.
 
+    within  the only file of the package that counts.
     where   file, line and function of the event; None if the call came to its end before it.
     passed  whether the error left the call.
     """
 
-    def __init__(self, error: type[BaseException], at: int, *, opcodes: bool = False) -> None:
-        self.error, self.left, self.opcodes = error, at, opcodes
+    def __init__(
+        self, error: type[BaseException], at: int, *, opcodes: bool = False, within: str | None = None
+    ) -> None:
+        self.error, self.left, self.opcodes, self.within = error, at, opcodes, within
         self.where: str | None = None
         self.passed = False
         self._traced: dict[CodeType, bool] = {}
@@ -55,6 +58,7 @@ class Injection:
         if traced is None:
             name = code.co_filename
             traced = name.startswith(PACKAGE) or (name.startswith(TESTS) and "interruptions" not in name)
+            traced = traced if self.within is None else name == f"{PACKAGE}/{self.within}"
             self._traced[code] = traced
         if not traced:
             return None
@@ -80,8 +84,8 @@ def _release_locks() -> None:
             lock.release()
 
 
-def count_of(call: Callable[[], Any], *, opcodes: bool = False) -> int:
+def count_of(call: Callable[[], Any], *, opcodes: bool = False, within: str | None = None) -> int:
     """How many events `call` has."""
-    injection = Injection(KeyboardInterrupt, 1 << 60, opcodes=opcodes)
+    injection = Injection(KeyboardInterrupt, 1 << 60, opcodes=opcodes, within=within)
     injection.during(call)
     return (1 << 60) - injection.left

@@ -167,17 +167,29 @@ class LiveRequests(Directory):
         if not request.live:
             self.step_lock.after(partial(self._retire, request))
 
+    def seat_next(self, members: Sequence[Request], successors: Sequence[Request]) -> None:
+        """Give the live ones of the next texts of a beam search slots; `unseat` them if it raises."""
+        position = int(self.slots.positions[members[0].slot]) + 1
+        for request in successors:
+            if request.live:
+                request.position = position
+                self._seats.give(request)
+
+    def unseat(self, successors: Sequence[Request]) -> None:
+        """Take the slots of texts that do not follow after all."""
+        self._seats.take_all(successors)
+
     def replace_group(
         self, group: BeamGroup, members: Sequence[Request], successors: Sequence[Request], search: Any
     ) -> bool:
         """Put the next texts of a beam search, which is then `search`, in the places of its members; those
-        that have ended stay as records. False, and nothing changes, if the search has been aborted
-        meanwhile."""
+        that have ended stay as records, the others have slots. False if the search has been aborted
+        meanwhile: it stays as it is."""
         with self.step_lock.lock:
             if group.aborted:
+                self.unseat(successors)
                 return False
             self.step_lock.if_interrupted(partial(self._put_back, group, members, group.search))
-            self._seat_next(successors, int(self.slots.positions[members[0].slot]) + 1)
             for request_id, request in zip(group.request_ids, successors, strict=True):
                 request.id = request_id
                 self.known[request_id] = self.live[request_id] = request
@@ -186,17 +198,6 @@ class LiveRequests(Directory):
             for request in successors:
                 self.retire_if_done(request)
         return True
-
-    def _seat_next(self, successors: Sequence[Request], position: int) -> None:
-        """Give the live ones of the next texts of a beam search slots, or none of them."""
-        try:
-            for request in successors:
-                if request.live:
-                    request.position = position
-                    self._seats.give(request)
-        except BaseException:
-            self._seats.take_all(successors)
-            raise
 
     def _put_back(self, group: BeamGroup, members: Sequence[Request], search: Any) -> None:
         """Give a beam search back the texts that it had before a step which was interrupted."""

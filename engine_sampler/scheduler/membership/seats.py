@@ -46,7 +46,11 @@ class Seats:
         self._planning.forget()
         if request.slot >= 0:
             self._step_lock.if_interrupted(partial(self.take, request))
-            self._slots.remove(request.slot)
+            if request.has_lacked_memory:  # it may have ended in the middle of a change of its slot
+                self._slots.take_out(self._slots.entries[request.slot])
+                self.restore()
+            else:
+                self._slots.remove(request.slot)
             request.slot = -1
 
     def take(self, request: Request) -> None:
