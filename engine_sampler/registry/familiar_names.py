@@ -23,6 +23,7 @@ FAMILIAR_NAMES: Mapping[str, str] = {
         "mirostat": "mirostat_mode",
         "n": "num_return_sequences n_cmpl",
         "order": "samplers sampler_order",
+        "penalize_nl": "penalize_newline",
         "penalty_last_n": "repeat_last_n rep_pen_range presence_context_size frequency_context_size",
         "frequency_penalty": "penalty_freq",
         "presence_penalty": "penalty_present",

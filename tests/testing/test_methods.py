@@ -72,9 +72,9 @@ GIVEN = {
 }
 """What plugins are given, return or raise; `Stateful` is a part of the others."""
 
-UNTRIED = {"AnswerParser", "BytewiseLanguage", "Compiled", "ConstraintReader"}
+UNTRIED = {"AnswerParser", "BytewiseLanguage", "Compiled", "ConstraintReader", "NoTokenLeft"}
 """What readers of constraints subclass: no kit knows which constraints a reader takes; that of matchers tries
-what they make."""
+what they make. And the kind of an error, which is a text."""
 
 
 def methods_of(base: type) -> set[str]:

@@ -56,6 +56,16 @@ class BeginsNothing(Plain):
         return None
 
 
+@breaks("a_batch_may_be_repeated_in_other_rows", ANY)
+class RepeatsNothing(Plain):
+    """Says that a batch has been repeated in other rows, and has left them as they were."""
+
+    follows_rows = True
+
+    def repeated(self, cache: dict[Any, Any]) -> Any:
+        return lambda rows: True
+
+
 @breaks("supports_gives_a_bool_and_the_same_one_again", ANY)
 class SupportsByName(Plain):
     """Returns a match in place of a bool."""
