@@ -130,8 +130,12 @@ def read_value(param: Param, text: str | bool) -> Any:
 
 
 def _joined(param: Param, texts: list[str]) -> Any:
-    """The value of an option that may be given several times: all entries, of lists and objects as well."""
+    """The value of an option that may be given several times: all entries, of lists and objects as well. Of
+    numbers and objects, the last where a list of them means something else."""
     values = [read_value(param, text) for text in texts]
+    may_be_one = param.type is object and param.neutral != ()
+    if may_be_one and (len(values) == 1 or not all(isinstance(value, (str, list)) for value in values)):
+        return values[-1]
     if len(values) == 1 and not isinstance(values[0], int):
         return values[0]
     if all(isinstance(value, dict) for value in values):
@@ -170,7 +174,7 @@ def _add_option(group: argparse._ArgumentGroup, param: Param) -> None:
     if param.type is bool:
         group.add_argument(option, dest=destination, action=argparse.BooleanOptionalAction, help=_help(param))
     else:
-        action = "append" if param.type is tuple or param.neutral == () else "store"
+        action = "append" if param.type in (tuple, object) or param.neutral == () else "store"
         group.add_argument(
             option,
             dest=destination,

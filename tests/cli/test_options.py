@@ -117,7 +117,14 @@ def test_an_option_of_the_command_takes_precedence_over_a_parameter_of_the_same_
         (["--suppress-tokens", "3"], {"suppress_tokens": [3]}),
         (["--stop-regex", "a+", "--stop-regex", "b"], {"stop_regex": ["a+", "b"]}),
         (["--logit-bias", '{"3": 1}', "--logit-bias", '{"4": 2}'], {"logit_bias": {3: 1, 4: 2}}),
+        (["--drafter", "grammar", "--drafter", "ngram"], {"drafter": ["grammar", "ngram"]}),
+        (["--choice", '["a"]', "--choice", '["b", "c"]'], {"choice": ["a", "b", "c"]}),
         (["--top-k", "3", "--top-k", "4"], {"top_k": 4}),
+        (["--seed", "3", "--seed", "4"], {"seed": 4}),
+        (
+            ["--json-schema", '{"const": 1}', "--json-schema", '{"const": 2}'],
+            {"json_schema": {"const": 2}, "key_order": "schema"},
+        ),
     ],
 )
 def test_an_option_for_a_list_may_be_given_several_times(arguments, expected):
